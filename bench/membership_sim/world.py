@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from recado.overlay.effects import Send, SetTimer, TimerExpired
+from recado.overlay.effects import SendTo, SetTimer, TimerExpired
 from recado.overlay.identifier import NodeId, encode_identifier, node_id
 from recado.overlay.membership import (
     Departed,
@@ -101,7 +101,7 @@ class Node:
             return
         for effect in self.core.handle(event, self._clock()):
             match effect:
-                case Send():
+                case SendTo():
                     self._world.transmit(self, effect.to, self.core.wrap(effect))
                 case SetTimer(name, delay):
                     number = self._timers[name] = self._timers.get(name, 0) + 1
@@ -320,13 +320,13 @@ class World:
                 message = Gossip((Alive(stranger.core.own),))
                 to = other.core.own
                 self.transmit(
-                    stranger, to, stranger.core.wrap(Send[MembershipMessage](to, message))
+                    stranger, to, stranger.core.wrap(SendTo[MembershipMessage](to, message))
                 )
                 # And the other way round.
-                greeting = stranger.core.wrap(Send[MembershipMessage](to, message))
+                greeting = stranger.core.wrap(SendTo[MembershipMessage](to, message))
                 other.receive(MessageReceived(greeting))
                 answer = other.core.wrap(
-                    Send[MembershipMessage](stranger.core.own, Gossip((Alive(to),)))
+                    SendTo[MembershipMessage](stranger.core.own, Gossip((Alive(to),)))
                 )
                 stranger.receive(MessageReceived(answer))
 
@@ -359,4 +359,4 @@ class World:
             victim.receive(MessageReceived(packet))
         # A member that has been deceived passes the claims on.
         claims = Gossip((Alive(chosen), Alive(stranger), Alive(thief), Alive(foreign), Alive(late)))
-        victim.receive(MessageReceived(member.core.wrap(Send[MembershipMessage](own, claims))))
+        victim.receive(MessageReceived(member.core.wrap(SendTo[MembershipMessage](own, claims))))

@@ -1,6 +1,6 @@
 """Repeat a world: `python -m bench.overlay_sim SEED [--about TEXT]`, and print the verdict.
 
-`--about` prints every event that contains the text, for instance `n1.1` or `Delivered`; `--about ""` prints all.
+`--about` prints every event that contains the text, for instance `n1.1` or `DeliveryRecord`; `--about ""` prints all.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Acknowledged(msgspec.Struct, frozen=True):
     configuration: Configuration
 
 
-class Delivered(msgspec.Struct, frozen=True):
+class DeliveryRecord(msgspec.Struct, frozen=True):
     at: float
     node: str
     subscription: SubscriptionId
@@ -88,7 +88,7 @@ Event = (
     | Submitted
     | Answered
     | Acknowledged
-    | Delivered
+    | DeliveryRecord
     | Started
     | Stopped
     | Judged

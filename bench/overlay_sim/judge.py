@@ -14,6 +14,7 @@ import msgspec
 
 from recado.overlay.command import (
     Action,
+    CommandRefusal,
     CreateTopic,
     Done,
     FieldValue,
@@ -23,7 +24,6 @@ from recado.overlay.command import (
     Handled,
     Publish,
     PublishReport,
-    RefusalReason,
     Refused,
     Revoke,
     SetField,
@@ -37,7 +37,7 @@ from recado.selector import compile_predicate, parse
 from .history import (
     Acknowledged,
     Answered,
-    Delivered,
+    DeliveryRecord,
     Disturbed,
     Evicted,
     History,
@@ -69,7 +69,7 @@ class Operation(msgspec.Struct):
     def is_unknown(self) -> bool:
         """Whether it may have been executed."""
         return self.answer is None or (
-            isinstance(self.answer, Refused) and self.answer.reason is RefusalReason.UNAVAILABLE
+            isinstance(self.answer, Refused) and self.answer.reason is CommandRefusal.UNAVAILABLE
         )
 
 
@@ -296,7 +296,7 @@ class _Judge:
             if (
                 operation.start > created
                 and isinstance(operation.answer, Refused)
-                and operation.answer.reason is RefusalReason.NO_SUCH_TOPIC
+                and operation.answer.reason is CommandRefusal.NO_SUCH_TOPIC
             ):
                 self.violate(Rule.LOST, operation.end, f"{topic} was created, and is gone")
 
@@ -317,7 +317,7 @@ class _Judge:
                 continue
             refused = (
                 isinstance(operation.answer, Refused)
-                and operation.answer.reason is RefusalReason.NOT_PERMITTED
+                and operation.answer.reason is CommandRefusal.NOT_PERMITTED
             )
             allowed = self._may(operations, operation, action, is_restricted, unsure=True)
             if operation.is_done and not allowed:
@@ -387,8 +387,8 @@ class _Judge:
         for operation in operations:
             if isinstance(operation.submitted.operation, Unsubscribe):
                 unsubscribes.setdefault(operation.submitted.operation.subscription, operation)
-        delivered: dict[SubscriptionId, list[Delivered]] = defaultdict(list)
-        for event in self.history.of(Delivered):
+        delivered: dict[SubscriptionId, list[DeliveryRecord]] = defaultdict(list)
+        for event in self.history.of(DeliveryRecord):
             if event.topic == topic:
                 delivered[event.subscription].append(event)
         for subscription, events in delivered.items():
@@ -408,7 +408,7 @@ class _Judge:
         self,
         topic: str,
         subscribe: Operation | None,
-        events: list[Delivered],
+        events: list[DeliveryRecord],
         publishes: dict[bytes, Operation],
     ) -> None:
         if subscribe is None or not isinstance(subscribe.submitted.operation, Subscribe):
@@ -461,7 +461,7 @@ class _Judge:
         publish: Operation,
         subscribe: Operation,
         unsubscribe: Operation | None,
-        events: list[Delivered],
+        events: list[DeliveryRecord],
     ) -> None:
         """A publish that was submitted after the subscription was answered must arrive."""
         if not (publish.is_done and subscribe.is_done and subscribe.end < publish.start):
@@ -548,7 +548,7 @@ class _Judge:
             operation.is_unknown and operation.answer is not None
             for operation in self.operations.values()
         )
-        counts["delivered"] = len(self.history.of(Delivered))
+        counts["delivered"] = len(self.history.of(DeliveryRecord))
         counts["stopped"] = len(self.stopped)
         shares = [event.share for event in self.history.of(Disturbed)]
         counts["crashes alone"] = len(shares)

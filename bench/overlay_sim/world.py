@@ -13,7 +13,7 @@ import msgspec
 from recado.overlay.command import (
     Action,
     CreateTopic,
-    Delivery,
+    DeliveryMethod,
     GetField,
     Grant,
     Handle,
@@ -27,7 +27,7 @@ from recado.overlay.command import (
     Unsubscribe,
 )
 from recado.overlay.configuration import WHOLE_RING
-from recado.overlay.effects import Send, TimerExpired
+from recado.overlay.effects import SendTo, TimerExpired
 from recado.overlay.identifier import NodeId, node_id
 from recado.overlay.membership import (
     Departed,
@@ -45,10 +45,10 @@ from recado.overlay.messages import Answers, Messages
 from recado.overlay.node import (
     Answered,
     Deliver,
-    Leave,
-    Left,
-    NodeSettings,
-    Received,
+    LeaveCompleted,
+    LeaveOverlay,
+    MessagesReceived,
+    OverlaySettings,
     StartNetwork,
     Submit,
 )
@@ -203,7 +203,7 @@ class World:
 
     def _open(self, station: Station, first: bool) -> None:
         """The node is a member: it takes part."""
-        settings = NodeSettings(ReplicationSettings(replicas=self.script.replicas))
+        settings = OverlaySettings(ReplicationSettings(replicas=self.script.replicas))
         node = ObservedNode(station.address, settings, {"append": append})
         node.on_answers = lambda peer, message: self._acknowledge(station, peer, message)
         station.node = node
@@ -245,7 +245,7 @@ class World:
 
     def _perform(self, station: Station, effect: Effect) -> None:
         match effect:
-            case Send(to, body):
+            case SendTo(to, body):
                 target = self._names[to.node_id]
                 if isinstance(body, Messages):
                     for message in body.messages:
@@ -259,7 +259,7 @@ class World:
                 self.history.add(facts.Answered(self.schedule.now, request, answer))
             case Deliver(subscription, notification):
                 self.history.add(
-                    facts.Delivered(
+                    facts.DeliveryRecord(
                         self.schedule.now,
                         station.full_name,
                         subscription,
@@ -276,7 +276,7 @@ class World:
                 self._changes_view(station, effect)
             case JoinFailed():
                 self.schedule.call_later(0.5, self._join_again, station)
-            case Left():
+            case LeaveCompleted():
                 if station.membership is None:
                     self._stop(station, "left")
                 elif not self._has_announced_leave(station):
@@ -321,7 +321,7 @@ class World:
         if not isinstance(body, Messages):
             self._handle(station.handle_membership, MessageReceived(packet))
         elif self._admits(station, packet):
-            self._handle(station.handle, Received(packet.source, body.messages))
+            self._handle(station.handle, MessagesReceived(packet.source, body.messages))
 
     def _admits(self, station: Station, packet: Packet[Any]) -> bool:
         if station.membership is not None:
@@ -404,7 +404,7 @@ class World:
                 if station is not None and len(self.members) > self.script.replicas + 1:
                     station.is_leaving = True
                     self._changes += 1
-                    self._handle(station.handle, Leave())
+                    self._handle(station.handle, LeaveOverlay())
             case Pause(duration):
                 station = self._choose()
                 if station is not None:
@@ -598,7 +598,7 @@ class World:
             return Subscribe(
                 SubscriptionId(station.address, number),
                 random.choice(SELECTORS),
-                Delivery(),
+                DeliveryMethod(),
             )
         numbers = [number for number, where in station.subscribed.items() if where == topic]
         if draw < 0.55 and numbers:

@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from recado.overlay.command import Answer, Operation
-from recado.overlay.effects import Send, SetTimer, TimerExpired
+from recado.overlay.effects import SendTo, SetTimer, TimerExpired
 from recado.overlay.identifier import NodeId
 from recado.overlay.messages import RangeMessage
 from recado.overlay.node import (
     Answered,
     Deliver,
-    Leave,
-    Left,
+    LeaveCompleted,
+    LeaveOverlay,
+    MessagesReceived,
     NodeEvent,
-    NodeSettings,
     OverlayNode,
-    Received,
+    OverlaySettings,
     StartNetwork,
     Submit,
     SubscriptionEnded,
@@ -47,7 +47,9 @@ class TestNetwork:
     __test__ = False
 
     def __init__(
-        self, settings: NodeSettings | None = None, functions: Mapping[str, Function] | None = None
+        self,
+        settings: OverlaySettings | None = None,
+        functions: Mapping[str, Function] | None = None,
     ) -> None:
         self.now = 0.0
         self.nodes: dict[PeerAddress, OverlayNode] = {}
@@ -100,14 +102,14 @@ class TestNetwork:
         self.handle(observer, PeerRemoved(of, Departure.FAILED))
 
     def leave(self, peer: PeerAddress) -> None:
-        self.handle(peer, Leave())
+        self.handle(peer, LeaveOverlay())
 
     # ── time and messages ─────────────────────────────────────────────────────────────────────────
 
     def handle(self, peer: PeerAddress, event: NodeEvent) -> None:
         for effect in self.nodes[peer].handle(event, self.now):
             match effect:
-                case Send(to, body):
+                case SendTo(to, body):
                     envelope = Envelope(peer, to, body.messages)
                     self.sent.append(envelope)
                     if not self.is_lost(envelope):
@@ -118,7 +120,7 @@ class TestNetwork:
                     self.answers[request] = answer
                 case Deliver():
                     self.delivered.append((peer, effect))
-                case Left():
+                case LeaveCompleted():
                     self.left.append(peer)
                 case SubscriptionEnded(subscription):
                     self.ended.append(subscription.number)
@@ -128,7 +130,7 @@ class TestNetwork:
         while self._post:
             envelope = self._post.popleft()
             if envelope.target in self.nodes:
-                self.handle(envelope.target, Received(envelope.sender, envelope.messages))
+                self.handle(envelope.target, MessagesReceived(envelope.sender, envelope.messages))
 
     def run(self, seconds: float) -> None:
         """Let time pass."""

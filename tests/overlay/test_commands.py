@@ -9,11 +9,11 @@ import pytest
 from recado.overlay.command import (
     DONE,
     Action,
-    Command,
     CommandId,
+    CommandRefusal,
     CreateTopic,
     DeleteTopic,
-    Delivery,
+    DeliveryMethod,
     FieldValue,
     GetField,
     Grant,
@@ -23,18 +23,18 @@ from recado.overlay.command import (
     Overflow,
     Publish,
     PublishReport,
-    RefusalReason,
     Refused,
     Revoke,
     SetField,
     Subscribe,
     SubscriptionId,
+    TopicCommand,
     TopicMessage,
     Unsubscribe,
 )
 from recado.overlay.identifier import topic_key
 from recado.overlay.messages import Answers, Commands, Notified, Notify
-from recado.overlay.node import NodeSettings
+from recado.overlay.node import OverlaySettings
 from recado.overlay.peer_address import PeerAddress
 from recado.overlay.peer_view import PeerAdded
 from recado.overlay.topic import (
@@ -61,7 +61,7 @@ def count(
 
 
 def start_network() -> TestNetwork:
-    network = TestNetwork(NodeSettings(subscriber_expiry_s=3.0), {"count": count})
+    network = TestNetwork(OverlaySettings(subscriber_expiry_s=3.0), {"count": count})
     network.start(1, 5, 9, 13)
     network.run(2.0)
     return network
@@ -99,7 +99,7 @@ def _bodies(network: TestNetwork, number: int) -> list[bytes]:
     ]
 
 
-def _reason(answer: object) -> RefusalReason:
+def _reason(answer: object) -> CommandRefusal:
     assert isinstance(answer, Refused)
     assert answer.text
     return answer.reason
@@ -112,7 +112,7 @@ def test_a_publish_reaches_the_subscriptions_whose_selector_is_true(network: Tes
     """With the filters of LuaPS, figure 4.3 and section 4.2.2."""
     a, b, c, d = _peers(network)
     assert network.ask(a, NEWS, CreateTopic()) == DONE
-    assert _reason(network.ask(b, NEWS, CreateTopic())) is RefusalReason.TOPIC_EXISTS
+    assert _reason(network.ask(b, NEWS, CreateTopic())) is CommandRefusal.TOPIC_EXISTS
     selectors = {
         1: (b, "body LIKE '%carro%'"),
         2: (c, "headers.team = 'X' AND NOT body LIKE '%derrota%'"),
@@ -130,8 +130,8 @@ def test_a_publish_reaches_the_subscriptions_whose_selector_is_true(network: Tes
     assert network.ask(d, NEWS, Unsubscribe(SubscriptionId(d, 3))) == DONE
     assert network.ask(d, NEWS, _publish("casa")) == PublishReport(0, 0, 0)
     assert network.ask(a, NEWS, DeleteTopic()) == DONE
-    assert _reason(network.ask(b, NEWS, _publish("late"))) is RefusalReason.NO_SUCH_TOPIC
-    assert _reason(network.ask(b, NEWS, GetField("x"))) is RefusalReason.NO_SUCH_TOPIC
+    assert _reason(network.ask(b, NEWS, _publish("late"))) is CommandRefusal.NO_SUCH_TOPIC
+    assert _reason(network.ask(b, NEWS, GetField("x"))) is CommandRefusal.NO_SUCH_TOPIC
 
 
 def test_later_subscribers_get_the_retained_messages(network: TestNetwork) -> None:
@@ -151,15 +151,15 @@ def test_later_subscribers_get_the_retained_messages(network: TestNetwork) -> No
 @pytest.mark.parametrize(
     ("operation", "reason"),
     [
-        (Subscribe, RefusalReason.INVALID),
-        (SetField("f", bytes(FIELD_BYTES_MAX + 1)), RefusalReason.INVALID),
-        (Publish(TopicMessage(body=bytes(MESSAGE_BYTES_MAX))), RefusalReason.INVALID),
-        (Handle("unknown", b""), RefusalReason.INVALID),
-        (Handle("count", b"refuse"), RefusalReason.INVALID),
+        (Subscribe, CommandRefusal.INVALID),
+        (SetField("f", bytes(FIELD_BYTES_MAX + 1)), CommandRefusal.INVALID),
+        (Publish(TopicMessage(body=bytes(MESSAGE_BYTES_MAX))), CommandRefusal.INVALID),
+        (Handle("unknown", b""), CommandRefusal.INVALID),
+        (Handle("count", b"refuse"), CommandRefusal.INVALID),
     ],
 )
 def test_wrong_commands_are_refused(
-    network: TestNetwork, operation: Operation | type, reason: RefusalReason
+    network: TestNetwork, operation: Operation | type, reason: CommandRefusal
 ) -> None:
     a, *_ = _peers(network)
     network.ask(a, NEWS, CreateTopic())
@@ -171,13 +171,13 @@ def test_wrong_commands_are_refused(
 def test_topics_have_bounds(network: TestNetwork) -> None:
     a, *_ = _peers(network)
     long = "x" * (NAME_BYTES_MAX + 1)
-    assert _reason(network.ask(a, long, CreateTopic())) is RefusalReason.INVALID
+    assert _reason(network.ask(a, long, CreateTopic())) is CommandRefusal.INVALID
     too_many = CreateTopic(retained_messages_max=RETAINED_MESSAGES_MAX + 1)
-    assert _reason(network.ask(a, NEWS, too_many)) is RefusalReason.INVALID
+    assert _reason(network.ask(a, NEWS, too_many)) is CommandRefusal.INVALID
     network.ask(a, NEWS, CreateTopic())
     for number in range(FIELDS_MAX):
         assert network.ask(a, NEWS, SetField(f"f{number}", b"")) == DONE
-    assert _reason(network.ask(a, NEWS, SetField("one more", b""))) is RefusalReason.FULL
+    assert _reason(network.ask(a, NEWS, SetField("one more", b""))) is CommandRefusal.FULL
     assert network.ask(a, NEWS, SetField("f0", None)) == DONE
     assert network.ask(a, NEWS, GetField("f0")) == FieldValue(None)
     assert network.ask(a, NEWS, SetField("one more", b"")) == DONE
@@ -188,7 +188,7 @@ def test_topics_have_bounds(network: TestNetwork) -> None:
     network.run(2.0)
     answers = [network.answers[request] for request in requests]
     assert answers[:-1] == [DONE] * ROLES_MAX
-    assert _reason(answers[-1]) is RefusalReason.FULL
+    assert _reason(answers[-1]) is CommandRefusal.FULL
 
 
 # ── permissions ───────────────────────────────────────────────────────────────────────────────────
@@ -208,16 +208,18 @@ def test_readers_publish_classifieds_only_and_journalists_everything_else(
     assert network.ask(b, "classifieds", _publish("carro"), readers) == PublishReport(0, 0, 0)
     assert network.ask(b, "economy", _publish("juros"), journalists) == PublishReport(0, 0, 0)
     for topic, roles in (("economy", readers), ("classifieds", journalists)):
-        assert _reason(network.ask(b, topic, _publish("no"), roles)) is RefusalReason.NOT_PERMITTED
+        assert _reason(network.ask(b, topic, _publish("no"), roles)) is CommandRefusal.NOT_PERMITTED
         subscription = Subscribe(SubscriptionId(b, 1 + len(topic)))
         assert network.ask(b, topic, subscription, roles) == DONE
     for operation in (Grant("reader", (Action.PUBLISH,)), DeleteTopic(), SetField("f", b"")):
         answer = network.ask(b, "economy", operation, readers)
-        assert _reason(answer) is RefusalReason.NOT_PERMITTED
-    assert _reason(network.ask(b, "economy", GetField("f"), readers)) is RefusalReason.NOT_PERMITTED
+        assert _reason(answer) is CommandRefusal.NOT_PERMITTED
+    assert (
+        _reason(network.ask(b, "economy", GetField("f"), readers)) is CommandRefusal.NOT_PERMITTED
+    )
     assert network.ask(a, "economy", Revoke("journalist", (Action.PUBLISH,)), editor) == DONE
     answer = network.ask(b, "economy", _publish("juros"), journalists)
-    assert _reason(answer) is RefusalReason.NOT_PERMITTED
+    assert _reason(answer) is CommandRefusal.NOT_PERMITTED
     revoke_all = Revoke("journalist", tuple(Action))
     assert network.ask(a, "economy", revoke_all, editor) == DONE
     assert network.ask(a, "economy", revoke_all, editor) == DONE
@@ -303,7 +305,7 @@ def test_a_late_copy_of_a_command_that_was_given_up_is_not_executed(network: Tes
     request = network.submit(peer, NEWS, SetField("f", b"late"), timeout=1.0)
     other = network.submit(peer, "other", CreateTopic(), timeout=8.0)
     network.run(1.5)
-    assert _reason(network.answers[request]) is RefusalReason.UNAVAILABLE
+    assert _reason(network.answers[request]) is CommandRefusal.UNAVAILABLE
     network.is_lost = lambda envelope: any(
         isinstance(message, Commands) and message.commands[0].topic == "other"
         for message in envelope.messages
@@ -334,7 +336,8 @@ def test_commands_of_upper_layers_do_not_interleave(network: TestNetwork) -> Non
     values = sorted(int(result.result) for result in results if isinstance(result, Handled))
     assert values == list(range(1, 41))
     assert (
-        _reason(network.ask(peers[0], "none", Handle("count", b"1"))) is RefusalReason.NO_SUCH_TOPIC
+        _reason(network.ask(peers[0], "none", Handle("count", b"1")))
+        is CommandRefusal.NO_SUCH_TOPIC
     )
 
 
@@ -346,7 +349,7 @@ def _subscribe_slowly(network: TestNetwork, overflow: Overflow) -> tuple[PeerAdd
     peer = _away(network)
     other = next(each for each in network.nodes if each != peer)
     network.ask(peer, NEWS, CreateTopic())
-    delivery = Delivery(queue_notifications_max=3, overflow=overflow)
+    delivery = DeliveryMethod(queue_notifications_max=3, overflow=overflow)
     network.ask(peer, NEWS, Subscribe(SubscriptionId(peer, 1), None, delivery))
     network.ask(other, NEWS, Subscribe(SubscriptionId(other, 2)))
     network.run(0.5)
@@ -385,7 +388,7 @@ def test_drop_oldest_loses_what_was_not_sent(network: TestNetwork) -> None:
 
     publisher, _ = _subscribe_slowly(network, Overflow.DROP_OLDEST)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delivery, "WINDOW_NOTIFICATIONS", 1)
+        patch.setattr(delivery, "WINDOW_NOTIFICATIONS_MAX", 1)
         reports = [network.ask(publisher, NEWS, _publish(f"{number}")) for number in range(6)]
         network.is_lost = lambda _: False
         network.run(3.0)
@@ -398,7 +401,7 @@ def test_registered_deliveries_run_at_the_owner(network: TestNetwork) -> None:
     peer = _away(network)
     network.ask(peer, NEWS, CreateTopic(retained_messages_max=1))
     network.ask(peer, NEWS, _publish("before"))
-    delivery = Delivery("queue", (("name", "orders"),), overflow=Overflow.BLOCK)
+    delivery = DeliveryMethod("queue", (("name", "orders"),), overflow=Overflow.BLOCK)
     network.ask(peer, NEWS, Subscribe(SubscriptionId(peer, 1), None, delivery))
     network.ask(peer, NEWS, _publish("after"))
     network.run(0.5)
@@ -467,7 +470,7 @@ def test_the_smaller_side_of_a_partition_refuses_and_the_larger_goes_on(
         network.lose_sight(each, owner)
     network.run(3.0)
     for request in (write, read):
-        assert _reason(network.answers[request]) is RefusalReason.UNAVAILABLE
+        assert _reason(network.answers[request]) is CommandRefusal.UNAVAILABLE
     assert network.ask(others[0], NEWS, SetField("f", b"after")) == DONE
     network.is_lost = lambda _: False
     for each in others:
@@ -503,7 +506,7 @@ def test_an_owner_without_a_majority_answers_no_reads(network: TestNetwork) -> N
     network.is_lost = lambda envelope: owner in (envelope.sender, envelope.target)
     request = network.submit(owner, NEWS, GetField("f"), timeout=2.0)
     network.run(2.5)
-    assert _reason(network.answers[request]) is RefusalReason.UNAVAILABLE
+    assert _reason(network.answers[request]) is CommandRefusal.UNAVAILABLE
 
 
 def test_commands_of_one_node_on_a_topic_stay_in_order(network: TestNetwork) -> None:
@@ -533,7 +536,7 @@ def test_a_copy_of_a_command_from_an_earlier_start_of_its_origin_is_refused(
     node = network.nodes[owner].replication.owner_of(topic_key(NEWS))
     assert node is not None
     old = PeerAddress(owner.node_id, type(owner.incarnation)(0), owner.network_id, owner.address)
-    command = Command(CommandId(old, 1), NEWS, topic_key(NEWS), SetField("f", b"old"))
+    command = TopicCommand(CommandId(old, 1), NEWS, topic_key(NEWS), SetField("f", b"old"))
     node.submit(command, network.now)
     ((_, answer),) = node.answers
-    assert _reason(answer) is RefusalReason.OUT_OF_ORDER
+    assert _reason(answer) is CommandRefusal.OUT_OF_ORDER

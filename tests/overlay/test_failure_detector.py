@@ -6,17 +6,17 @@ from random import Random
 
 import pytest
 
-from recado.overlay.effects import Send, TimerExpired
-from recado.overlay.failure_detector import FailureDetector
+from recado.overlay.effects import SendTo, TimerExpired
+from recado.overlay.failure_detector import SwimDetector
 from recado.overlay.identifier import NodeId, node_id
 from recado.overlay.membership import TIMER, Membership, MembershipEffect, MessageReceived, Start
 from recado.overlay.membership_messages import (
     Ack,
     Alive,
+    DetectorPing,
     Gossip,
     Left,
     MembershipMessage,
-    Ping,
     Suspected,
 )
 from recado.overlay.packet import Packet, Refusal
@@ -52,7 +52,7 @@ class Node:
         """Answer the pings among the effects, and return all effects."""
         found = list(effects)
         for effect in effects:
-            if isinstance(effect, Send) and isinstance(effect.message, Ping):
+            if isinstance(effect, SendTo) and isinstance(effect.message, DetectorPing):
                 at = int(effect.to.address[1:].partition(":")[0])
                 if at not in self.silent:
                     found += self.hear(at, Ack(effect.message.number, 0))
@@ -81,7 +81,7 @@ def suspicion(target: int, *voters: int) -> Suspected:
 
 
 def test_three_votes_evict_a_node_that_does_not_refute() -> None:
-    """FD1"""
+    """OFD1"""
     node = Node(8)
     node.hear(1, Gossip((suspicion(5, 1, 2, 3),)))
     assert evicted(node.run(0.5)) == []
@@ -89,7 +89,7 @@ def test_three_votes_evict_a_node_that_does_not_refute() -> None:
 
 
 def test_two_votes_do_not() -> None:
-    """FD1"""
+    """OFD1"""
     node = Node(8)
     node.hear(1, Gossip((suspicion(5, 1, 2),)))
     assert evicted(node.run(5.0)) == []
@@ -100,7 +100,9 @@ def test_the_neighbours_of_a_suspected_node_probe_it_at_once() -> None:
     node = Node(5)
     effects = node.hear(1, Gossip((suspicion(5, 1),)))
     pinged = [
-        each.to for each in effects if isinstance(each, Send) and isinstance(each.message, Ping)
+        each.to
+        for each in effects
+        if isinstance(each, SendTo) and isinstance(each.message, DetectorPing)
     ]
     assert pinged == [peer(5)]
 
@@ -130,16 +132,16 @@ def test_votes_of_evicted_and_suspected_nodes_do_not_count() -> None:
 def test_without_that_rule_they_would(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test before depends on the rule."""
 
-    def count_all(self: FailureDetector, target: NodeId, votes: tuple[NodeId, ...]) -> list[NodeId]:
+    def count_all(self: SwimDetector, target: NodeId, votes: tuple[NodeId, ...]) -> list[NodeId]:
         return list(votes)
 
-    monkeypatch.setattr(FailureDetector, "_counted", count_all)
+    monkeypatch.setattr(SwimDetector, "_counted", count_all)
     with pytest.raises(AssertionError):
         test_votes_of_evicted_and_suspected_nodes_do_not_count()
 
 
 def test_the_last_node_notices_that_it_is_alone() -> None:
-    """FD2"""
+    """OFD2"""
     gone = evicted(Node(3, silent=frozenset({1, 2, 3})).run(20.0))
     assert sorted(each.address for each in gone) == ["n1:1", "n2:1", "n3:1"]
 
@@ -149,34 +151,38 @@ def test_a_node_that_suspects_a_departed_one_is_told_why_it_departed() -> None:
     left = Left(peer(2).node_id, ONE)
     node.hear(2, Gossip((left,)))
     effects = node.hear(1, Gossip((suspicion(2, 1),)))
-    assert Send(peer(1), Gossip((left,))) in effects
+    assert SendTo(peer(1), Gossip((left,))) in effects
 
 
 def test_a_suspected_node_is_told_and_refutes() -> None:
     node = Node(4)
     own = node.core.own
-    effects = node.hear(1, Ping(9, (Suspected(own.node_id, ONE, 0, (peer(1).node_id,)),)))
-    answers = [each.message for each in effects if isinstance(each, Send)]
+    effects = node.hear(1, DetectorPing(9, (Suspected(own.node_id, ONE, 0, (peer(1).node_id,)),)))
+    answers = [each.message for each in effects if isinstance(each, SendTo)]
     assert [(each.number, each.refutation) for each in answers if isinstance(each, Ack)] == [(9, 1)]
     assert node.core.refutation == 1
 
 
 def test_packets_for_others_and_from_former_starts_are_refused_and_counted() -> None:
-    """MB1"""
+    """OMB1"""
     node = Node(2)
     own = node.core.own
     late = PeerAddress(peer(1).node_id, Incarnation(0), NETWORK, peer(1).address)
     foreign = PeerAddress(peer(1).node_id, ONE, NetworkId(8), peer(1).address)
     packets: dict[Refusal, Packet[MembershipMessage]] = {
-        Refusal.VERSION: Packet(2, peer(1), own.node_id, ONE, Ping(1)),
-        Refusal.NETWORK: Packet(1, foreign, own.node_id, ONE, Ping(1)),
-        Refusal.OTHER_TARGET: Packet(1, peer(1), own.node_id, Incarnation(9), Ping(1)),
-        Refusal.STALE_SOURCE: Packet(1, late, own.node_id, ONE, Ping(1)),
+        Refusal.VERSION: Packet(2, peer(1), own.node_id, ONE, DetectorPing(1)),
+        Refusal.NETWORK: Packet(1, foreign, own.node_id, ONE, DetectorPing(1)),
+        Refusal.OTHER_TARGET: Packet(1, peer(1), own.node_id, Incarnation(9), DetectorPing(1)),
+        Refusal.STALE_SOURCE: Packet(1, late, own.node_id, ONE, DetectorPing(1)),
         Refusal.UNEXPECTED: Packet(
-            1, PeerAddress(peer(1).node_id, ONE, NetworkId(0), "n1:1"), own.node_id, ONE, Ping(1)
+            1,
+            PeerAddress(peer(1).node_id, ONE, NetworkId(0), "n1:1"),
+            own.node_id,
+            ONE,
+            DetectorPing(1),
         ),
         Refusal.FORGED_ID: Packet(
-            1, PeerAddress(NodeId(1), ONE, NETWORK, "n1:1"), own.node_id, ONE, Ping(1)
+            1, PeerAddress(NodeId(1), ONE, NETWORK, "n1:1"), own.node_id, ONE, DetectorPing(1)
         ),
     }
     for reason, packet in packets.items():

@@ -12,10 +12,10 @@ import pytest
 
 from recado.overlay.command import (
     DONE,
+    CommandRefusal,
     CreateTopic,
     FieldValue,
     GetField,
-    RefusalReason,
     Refused,
     SetField,
 )
@@ -212,4 +212,4 @@ def test_what_does_not_fit_the_buffer_or_waits_too_long_is_refused(network: Test
     for request in requests:
         answer = network.answers[request]
         assert isinstance(answer, Refused)
-        assert answer.reason is RefusalReason.UNAVAILABLE
+        assert answer.reason is CommandRefusal.UNAVAILABLE

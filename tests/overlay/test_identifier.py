@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from recado.overlay.errors import InvalidAddressError
 from recado.overlay.identifier import (
     DIGITS_COUNT,
-    RING_SIZE,
+    RING_MODULUS,
     NodeId,
     TopicKey,
     boundary,
@@ -24,30 +24,30 @@ from recado.overlay.identifier import (
     topic_key,
 )
 
-POSITIONS = st.integers(0, RING_SIZE - 1)
+POSITIONS = st.integers(0, RING_MODULUS - 1)
 
 
 @given(POSITIONS, POSITIONS)
 def test_the_distance_is_that_of_the_shorter_way(one: int, other: int) -> None:
     assert distance(one, other) == distance(other, one)
     assert distance(one, other) == min(clockwise(one, other), clockwise(other, one))
-    assert (one + clockwise(one, other)) % RING_SIZE == other
+    assert (one + clockwise(one, other)) % RING_MODULUS == other
 
 
 @given(POSITIONS, st.one_of(POSITIONS, st.integers(0, 40)))
-@example(0, RING_SIZE // 2)
-@example(RING_SIZE // 2, RING_SIZE // 2)
+@example(0, RING_MODULUS // 2)
+@example(RING_MODULUS // 2, RING_MODULUS // 2)
 def test_the_boundary_of_two_neighbours_is_where_the_nearer_node_changes(
     node: int, gap: int
 ) -> None:
     """ID2"""
-    successor = (node + gap) % RING_SIZE
+    successor = (node + gap) % RING_MODULUS
     first = boundary(node, successor)
     if gap == 0:
         assert first == node
         return
     assert closeness(first, successor) < closeness(first, node)
-    before = (first - 1) % RING_SIZE
+    before = (first - 1) % RING_MODULUS
     assert closeness(before, node) <= closeness(before, successor)
 
 

@@ -3,11 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.overlay.identifier import RING_SIZE, NodeId, clockwise, closeness
+from recado.overlay.identifier import RING_MODULUS, NodeId, clockwise, closeness
 from recado.overlay.leaf_set import LeafSet
 
 POSITIONS = st.one_of(
-    st.integers(0, 30), st.integers(RING_SIZE - 30, RING_SIZE - 1), st.integers(0, RING_SIZE - 1)
+    st.integers(0, 30),
+    st.integers(RING_MODULUS - 30, RING_MODULUS - 1),
+    st.integers(0, RING_MODULUS - 1),
 )
 IDS = st.lists(POSITIONS, min_size=1, max_size=20, unique=True)
 SIDE = 3

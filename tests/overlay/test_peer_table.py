@@ -9,7 +9,7 @@ from recado.overlay.identifier import NodeId, node_id
 from recado.overlay.membership_messages import Alive, Left, Suspected, Update
 from recado.overlay.packet import Admission, Refusal
 from recado.overlay.peer_address import Incarnation, NetworkId, PeerAddress
-from recado.overlay.peer_table import DEPARTED_MAX, LEFT_MEMORY_S, PeerTable
+from recado.overlay.peer_table import DEPARTED_NODES_MAX, LEFT_MEMORY_S, MemberTable
 
 NETWORK = NetworkId(7)
 
@@ -19,11 +19,11 @@ def peer(number: int, incarnation: int = 1, network: NetworkId = NETWORK) -> Pee
     return PeerAddress(node_id(b"", address), Incarnation(incarnation), network, address)
 
 
-def new_table() -> PeerTable:
-    return PeerTable(peer(0), Admission(b""))
+def new_table() -> MemberTable:
+    return MemberTable(peer(0), Admission(b""))
 
 
-def apply(table: PeerTable, update: Update) -> None:
+def apply(table: MemberTable, update: Update) -> None:
     match update:
         case Alive():
             table.hear_alive(update)
@@ -50,7 +50,7 @@ UPDATES = st.one_of(
 
 @given(st.lists(UPDATES, max_size=5))
 def test_evictions_and_refutations_merge_in_any_order(updates: list[Update]) -> None:
-    """PT1, PT2: told often enough, every order of the same updates leads to the same view."""
+    """OPT1, OPT2: told often enough, every order of the same updates leads to the same view."""
     results = set()
     for order in permutations(updates):
         table = new_table()
@@ -61,7 +61,7 @@ def test_evictions_and_refutations_merge_in_any_order(updates: list[Update]) -> 
 
 
 def test_only_a_higher_refutation_number_revives_an_evicted_node() -> None:
-    """PT2"""
+    """OPT2"""
     table = new_table()
     table.hear_alive(Alive(peer(1)))
     table.evict(Suspected(peer(1).node_id, Incarnation(1), 0, ()), 0.0)
@@ -92,16 +92,16 @@ def test_a_node_refutes_only_what_is_said_about_it_now() -> None:
 def test_departed_nodes_are_remembered_within_bounds() -> None:
     """PT5"""
     table = new_table()
-    for number in range(1, DEPARTED_MAX + 50):
+    for number in range(1, DEPARTED_NODES_MAX + 50):
         table.hear_alive(Alive(peer(number)))
         table.hear_left(Left(peer(number).node_id, Incarnation(1)), 0.0)
-    assert len(table.departed) == DEPARTED_MAX
+    assert len(table.departed) == DEPARTED_NODES_MAX
     table.forget_departed(LEFT_MEMORY_S + 1)
     assert not table.departed
 
 
 def test_equal_views_have_equal_digests_and_different_ones_do_not() -> None:
-    one, other = new_table(), PeerTable(peer(1), Admission(b""))
+    one, other = new_table(), MemberTable(peer(1), Admission(b""))
     assert one.digest() != other.digest()
     one.hear_alive(Alive(peer(1)))
     other.hear_alive(Alive(peer(0)))
@@ -112,7 +112,7 @@ def test_equal_views_have_equal_digests_and_different_ones_do_not() -> None:
 
 def test_claims_about_other_networks_and_with_wrong_ids_are_refused_and_counted() -> None:
     admission = Admission(b"")
-    table = PeerTable(peer(0), admission)
+    table = MemberTable(peer(0), admission)
     assert table.hear_alive(Alive(peer(1, network=NetworkId(8)))) is None
     forged = PeerAddress(NodeId(1), Incarnation(1), NETWORK, "n1:1")
     assert table.hear_alive(Alive(forged)) is None

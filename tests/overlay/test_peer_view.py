@@ -3,16 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.overlay.identifier import RING_SIZE, NodeId, boundary, clockwise, closeness
+from recado.overlay.identifier import RING_MODULUS, NodeId, boundary, clockwise, closeness
 from recado.overlay.peer_address import Incarnation, NetworkId, PeerAddress
 from recado.overlay.peer_view import Departure, PeerAdded, PeerRemoved, PeerView
 
 # Positions close to each other and to both ends, so that ties and wrapping around occur.
 POSITIONS = st.one_of(
     st.integers(0, 20),
-    st.integers(RING_SIZE - 20, RING_SIZE - 1),
-    st.integers(RING_SIZE // 2 - 10, RING_SIZE // 2 + 10),
-    st.integers(0, RING_SIZE - 1),
+    st.integers(RING_MODULUS - 20, RING_MODULUS - 1),
+    st.integers(RING_MODULUS // 2 - 10, RING_MODULUS // 2 + 10),
+    st.integers(0, RING_MODULUS - 1),
 )
 IDS = st.lists(POSITIONS, min_size=1, max_size=12, unique=True)
 
@@ -52,8 +52,8 @@ def test_each_node_owns_the_keys_between_its_boundaries(ids: list[int]) -> None:
         keys = {
             first,
             node,
-            (end - 1) % RING_SIZE,
-            (first + clockwise(first, end) // 2) % RING_SIZE,
+            (end - 1) % RING_MODULUS,
+            (first + clockwise(first, end) // 2) % RING_MODULUS,
         }
         assert {view.nearest(key) for key in keys} == {node}
 

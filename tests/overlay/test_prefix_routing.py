@@ -10,11 +10,11 @@ from random import Random
 
 import pytest
 
-from recado.overlay.effects import Send
+from recado.overlay.effects import SendTo
 from recado.overlay.identifier import NodeId, closeness, node_id, shared_digits
 from recado.overlay.peer_address import Incarnation, NetworkId, PeerAddress
 from recado.overlay.prefix_routing import (
-    Announce,
+    ArrivalAnnouncement,
     CompareLeaves,
     EntryRequest,
     JoinNetwork,
@@ -88,7 +88,7 @@ class Network:
             assert self.nodes[own].leaf_set.before()[:side] == before
 
     def check_routes(self, count: int) -> float:
-        """Route to random keys; return the mean number of hops. PR1, PR2"""
+        """Route to random keys; return the mean number of hops. OPR1, OPR2"""
         ids = sorted(self.nodes)
         hops = 0
         for _ in range(count):
@@ -141,13 +141,13 @@ def test_a_failed_node_is_not_brought_back_by_others() -> None:
     node.handle(PeerFailed(peer(1).node_id), 0.0)
     node.handle(told, 0.0)
     assert peer(1) not in node.known()
-    node.handle(RoutingMessageReceived(peer(1), Announce(peer(1))), 0.0)
+    node.handle(RoutingMessageReceived(peer(1), ArrivalAnnouncement(peer(1))), 0.0)
     assert peer(1) in node.known()
 
 
 def test_a_join_request_does_not_travel_forever() -> None:
     node = PrefixRouting(peer(0))
-    node.handle(RoutingMessageReceived(peer(1), Announce(peer(1))), 0.0)
+    node.handle(RoutingMessageReceived(peer(1), ArrivalAnnouncement(peer(1))), 0.0)
     source = RoutingMessageReceived(peer(1), JoinThrough(peer(2), 1_000))
     assert node.handle(source, 0.0) == []
 
@@ -165,4 +165,4 @@ def test_a_place_is_filled_by_a_node_that_fits() -> None:
     column = node.own.node_id >> (124 - 4 * row) & 15
     request = EntryRequest(asking.node_id, row, column)
     effects = node.handle(RoutingMessageReceived(asking, request), 0.0)
-    assert effects == [Send(asking, Peers((node.own,)))]
+    assert effects == [SendTo(asking, Peers((node.own,)))]

@@ -7,7 +7,7 @@ import msgspec
 from recado.overlay.command import (
     Action,
     CreateTopic,
-    Delivery,
+    DeliveryMethod,
     GetField,
     Grant,
     Handle,
@@ -31,7 +31,7 @@ def test_messages_are_the_same_after_encoding() -> None:
         CreateTopic(retained_messages_max=2, restricted=True),
         Grant("reader", (Action.READ,)),
         Subscribe(SubscriptionId(peers[1], 1), "body LIKE '%a%'"),
-        Subscribe(SubscriptionId(peers[1], 2), None, Delivery("queue", (("name", "q"),))),
+        Subscribe(SubscriptionId(peers[1], 2), None, DeliveryMethod("queue", (("name", "q"),))),
         Publish(TopicMessage(body=b"a", headers={"n": 1, "x": None, "b": True, "f": 0.5})),
         SetField("f", b"x"),
         GetField("f"),

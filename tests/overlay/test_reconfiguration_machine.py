@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from recado.overlay.command import Command, CommandId, Refused, SetField
+from recado.overlay.command import CommandId, Refused, SetField, TopicCommand
 from recado.overlay.configuration import WHOLE_RING, Configuration
 from recado.overlay.identifier import NodeId, topic_key
 from recado.overlay.messages import (
@@ -29,7 +29,7 @@ from recado.overlay.messages import (
     LogMissing,
     LogSuffix,
     Outvoted,
-    Prepare,
+    PrepareBallot,
     Promised,
     RangeMessage,
     Stored,
@@ -98,7 +98,7 @@ class Members:
             self.submitted += 1
             command = CommandId(NODES[1], self.submitted)
             self.owner.submit(
-                Command(command, f"t{self.submitted}", topic_key("t"), SetField("f", b"v")),
+                TopicCommand(command, f"t{self.submitted}", topic_key("t"), SetField("f", b"v")),
                 self.now,
             )
         self._collect()
@@ -149,7 +149,7 @@ class Members:
                 self.owner.stored(source, message, self.now)
             case Canvass() if replica.decision is None:
                 answer = Willing(replica.range_id)
-            case Prepare():
+            case PrepareBallot():
                 answer = replica.prepare(message)
             case Accept():
                 answer = replica.accept(message)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from recado.overlay.command import Command, CommandId, CreateTopic, SetField
+from recado.overlay.command import CommandId, CreateTopic, SetField, TopicCommand
 from recado.overlay.configuration import WHOLE_RING, Arc, Configuration
 from recado.overlay.identifier import NodeId, TopicKey, topic_key
-from recado.overlay.messages import Accept, Append, Ballot, Decision, Outvoted, Prepare
+from recado.overlay.messages import Accept, Append, Ballot, Decision, Outvoted, PrepareBallot
 from recado.overlay.peer_address import Incarnation, NetworkId, PeerAddress
 from recado.overlay.placement import Ring, desired_successors, failover_successors
 from recado.overlay.range_map import RangeMap
 from recado.overlay.range_state import CommandEntry, Entry, RangeState
-from recado.overlay.replica import Phase, Replica
+from recado.overlay.replica import Replica, ReplicaPhase
 
 NODES: Final = tuple(
     PeerAddress(NodeId(number << 124), Incarnation(1), NetworkId(1), f"n{number}:1")
@@ -24,7 +24,7 @@ FIRST: Final = Configuration(WHOLE_RING, 1, NODES[:3], NODES[0])
 
 def _entry(number: int) -> Entry:
     operation = CreateTopic() if number == 1 else SetField("f", b"%d" % number)
-    return CommandEntry(Command(CommandId(NODES[0], number), "t", topic_key("t"), operation))
+    return CommandEntry(TopicCommand(CommandId(NODES[0], number), "t", topic_key("t"), operation))
 
 
 def _append(first: int, count: int, committed: int = 0) -> Append:
@@ -63,9 +63,9 @@ def test_an_older_state_is_not_installed() -> None:
 
 def test_a_replica_without_state_neither_stores_nor_promises() -> None:
     replica = Replica(FIRST, NODES[1])
-    assert replica.phase is Phase.AWAITING_STATE
+    assert replica.phase is ReplicaPhase.AWAITING_STATE
     assert replica.store(_append(0, 1)) is None
-    assert replica.prepare(Prepare(FIRST, Ballot(1, NODES[2].node_id))) is None
+    assert replica.prepare(PrepareBallot(FIRST, Ballot(1, NODES[2].node_id))) is None
     decision = Decision(0, ())
     assert replica.accept(Accept(FIRST, Ballot(1, NODES[2].node_id), decision, 0, ())) is None
 
@@ -75,16 +75,16 @@ def test_a_start_that_is_no_member_has_no_vote() -> None:
     restarted = PeerAddress(NODES[1].node_id, Incarnation(2), NetworkId(1), NODES[1].address)
     replica = Replica(FIRST, restarted, RangeState())
     assert replica.store(_append(0, 1)) is not None, "it follows the log"
-    assert replica.prepare(Prepare(FIRST, Ballot(1, NODES[2].node_id))) is None
+    assert replica.prepare(PrepareBallot(FIRST, Ballot(1, NODES[2].node_id))) is None
 
 
 def test_a_sealed_replica_stores_nothing_and_obeys_the_highest_ballot() -> None:
     replica = _replica(2)
     low, high = Ballot(1, NODES[2].node_id), Ballot(2, NODES[0].node_id)
-    assert replica.prepare(Prepare(FIRST, high)) is not None
-    assert replica.phase is Phase.SEALED
+    assert replica.prepare(PrepareBallot(FIRST, high)) is not None
+    assert replica.phase is ReplicaPhase.SEALED
     assert replica.store(_append(2, 1)) is None
-    assert replica.prepare(Prepare(FIRST, low)) == Outvoted(FIRST.range_id, high)
+    assert replica.prepare(PrepareBallot(FIRST, low)) == Outvoted(FIRST.range_id, high)
     accept = Accept(FIRST, low, Decision(2, ()), 2, ())
     assert replica.accept(accept) == Outvoted(FIRST.range_id, high)
 

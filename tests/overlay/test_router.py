@@ -3,7 +3,12 @@
 from recado.overlay.identifier import topic_key
 from recado.overlay.peer_view import PeerView
 from recado.overlay.prefix_routing import PrefixRouting
-from recado.overlay.router import FULL_MEMBERSHIP_MAX, OneHopRouter, Router, choose_router
+from recado.overlay.router import (
+    FULL_MEMBERSHIP_NODES_MAX,
+    OneHopRouter,
+    OverlayRouter,
+    choose_router,
+)
 
 from .test_prefix_routing import Network, peer
 
@@ -17,8 +22,8 @@ def test_both_routers_agree_on_the_owner() -> None:
     for number in range(50):
         key = topic_key(f"topic {number}")
         for node, routing in network.nodes.items():
-            full: Router = OneHopRouter(views[node])
-            prefix: Router = routing
+            full: OverlayRouter = OneHopRouter(views[node])
+            prefix: OverlayRouter = routing
             owner = full.next_hop(key)
             assert network.route(key, node)[-1] == (node if owner is None else owner)
             assert (prefix.next_hop(key) is None) == (owner is None)
@@ -32,5 +37,5 @@ def test_a_single_node_owns_all_keys() -> None:
 
 def test_large_networks_are_routed_by_prefix() -> None:
     full, prefix = OneHopRouter(PeerView(peer(0))), PrefixRouting(peer(0))
-    assert choose_router(full, prefix, FULL_MEMBERSHIP_MAX) is full
-    assert choose_router(full, prefix, FULL_MEMBERSHIP_MAX + 1) is prefix
+    assert choose_router(full, prefix, FULL_MEMBERSHIP_NODES_MAX) is full
+    assert choose_router(full, prefix, FULL_MEMBERSHIP_NODES_MAX + 1) is prefix

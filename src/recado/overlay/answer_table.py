@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from .command import OUT_OF_ORDER, Answer, Command
+from .command import OUT_OF_ORDER, Answer, TopicCommand
 from .identifier import NodeId
 
 OUTSTANDING_COMMANDS_MAX: Final = 1024
@@ -67,7 +67,7 @@ class AnswerTable:
         """Return the number of stored answers."""
         return sum(len(record.answers) for record in self._origins.values())
 
-    def find(self, command: Command) -> Answer | None:
+    def find(self, command: TopicCommand) -> Answer | None:
         """Return the answer if the command has been executed or must not be executed any more, otherwise None."""
         origin, number = command.id.origin, command.id.number
         record = self._origins.get(origin.node_id)
@@ -82,7 +82,7 @@ class AnswerTable:
             return OUT_OF_ORDER
         return None
 
-    def record(self, command: Command, answer: Answer) -> None:
+    def record(self, command: TopicCommand, answer: Answer) -> None:
         """Store the answer of a command for which `find` has returned None."""
         origin, number = command.id.origin, command.id.number
         record = self._origins.get(origin.node_id)

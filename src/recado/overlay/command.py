@@ -72,7 +72,7 @@ class Overflow(Enum):
     """The subscription ends, and its node is told."""
 
 
-class Delivery(Struct, frozen=True, array_like=True):
+class DeliveryMethod(Struct, frozen=True, array_like=True):
     """Where matching notifications go. Names refer to functions registered at the nodes; code is never transferred."""
 
     kind: str = "subscriber"
@@ -82,7 +82,7 @@ class Delivery(Struct, frozen=True, array_like=True):
     overflow: Overflow = Overflow.DROP_OLDEST
 
 
-TO_SUBSCRIBER = Delivery()
+TO_SUBSCRIBER = DeliveryMethod()
 
 
 # ── operations ────────────────────────────────────────────────────────────────────────────────────
@@ -102,7 +102,7 @@ class DeleteTopic(Struct, frozen=True, tag=True):
 class Subscribe(Struct, frozen=True, tag=True):
     subscription: SubscriptionId
     selector: str | None = None
-    delivery: Delivery = TO_SUBSCRIBER
+    delivery: DeliveryMethod = TO_SUBSCRIBER
 
 
 class Unsubscribe(Struct, frozen=True, tag=True):
@@ -165,7 +165,7 @@ Operation = (
 )
 
 
-class Command(Struct, frozen=True):
+class TopicCommand(Struct, frozen=True):
     """One command on its way to the owner of its topic."""
 
     id: CommandId
@@ -199,7 +199,7 @@ class Command(Struct, frozen=True):
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class RefusalReason(Enum):
+class CommandRefusal(Enum):
     NO_SUCH_TOPIC = "no_such_topic"
     TOPIC_EXISTS = "topic_exists"
     NOT_PERMITTED = "not_permitted"
@@ -237,7 +237,7 @@ class Handled(Struct, frozen=True, tag=True):
 
 
 class Refused(Struct, frozen=True, tag=True):
-    reason: RefusalReason
+    reason: CommandRefusal
     text: str
 
 
@@ -250,6 +250,6 @@ Answer = Done | PublishReport | FieldValue | Handled | Refused | InDelivery
 DONE = Done()
 IN_DELIVERY = InDelivery()
 OUT_OF_ORDER = Refused(
-    RefusalReason.OUT_OF_ORDER,
+    CommandRefusal.OUT_OF_ORDER,
     "a later command of the same node on this topic was executed before; this one was not",
 )

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import structs
 
-from .command import Command
+from .command import TopicCommand
 
 BUFFERED_COMMANDS_MAX: Final = 10_000
 BUFFERED_BYTES_MAX: Final = 16 << 20
@@ -31,7 +31,7 @@ class CommandBuffer:
         bytes_max: int = BUFFERED_BYTES_MAX,
         wait_s: float = BUFFERED_S,
     ) -> None:
-        self._waiting: deque[tuple[float, Command]] = deque()
+        self._waiting: deque[tuple[float, TopicCommand]] = deque()
         self._size_bytes = 0
         self._commands_max = commands_max
         self._bytes_max = bytes_max
@@ -40,7 +40,7 @@ class CommandBuffer:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, command: Command, now: float) -> bool:
+    def add(self, command: TopicCommand, now: float) -> bool:
         """Buffer a command; return False if it does not fit."""
         size = command.size_bytes
         if len(self._waiting) >= self._commands_max or self._size_bytes + size > self._bytes_max:
@@ -49,15 +49,15 @@ class CommandBuffer:
         self._size_bytes += size
         return True
 
-    def _deadline(self, since: float, command: Command) -> float:
+    def _deadline(self, since: float, command: TopicCommand) -> float:
         return since + min(self._wait_s, command.wait_s)
 
-    def expire(self, now: float) -> list[Command]:
+    def expire(self, now: float) -> list[TopicCommand]:
         """Remove and return the commands whose deadline has passed."""
         expired = self._remove(lambda since, command: self._deadline(since, command) <= now)
         return [command for _, command in expired]
 
-    def take(self, can_proceed: Callable[[Command], bool], now: float) -> list[Command]:
+    def take(self, can_proceed: Callable[[TopicCommand], bool], now: float) -> list[TopicCommand]:
         """Remove and return the commands that need not wait any more, in the order of arrival (CB2)."""
         taken = self._remove(
             lambda since, command: now < self._deadline(since, command) and can_proceed(command)
@@ -67,8 +67,10 @@ class CommandBuffer:
             for since, command in taken
         ]
 
-    def _remove(self, is_removed: Callable[[float, Command], bool]) -> list[tuple[float, Command]]:
-        kept: deque[tuple[float, Command]] = deque()
+    def _remove(
+        self, is_removed: Callable[[float, TopicCommand], bool]
+    ) -> list[tuple[float, TopicCommand]]:
+        kept: deque[tuple[float, TopicCommand]] = deque()
         removed = []
         for since, command in self._waiting:
             if is_removed(since, command):

@@ -5,8 +5,8 @@ nodes that are responsible for an arc in one epoch. The first node of a network 
 whole ring, in epoch 1. Every other one is a *successor*: the members of an earlier configuration have agreed on it
 (`reconfiguration`), and its epoch is higher.
 
-CF1  Two different configurations whose arcs intersect have different epochs. So an epoch and any key of the arc
-     identify a configuration, and `RangeId` uses the first key.
+OCF1  Two different configurations whose arcs intersect have different epochs. So an epoch and any key of the arc
+      identify a configuration, and `RangeId` uses the first key.
 CF2  A member is one start of a node, with its incarnation. State is in memory, so a node that has restarted knows
      neither what it has stored nor what it has promised. It is not the member that it was, and does not vote for
      it.
@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from .identifier import RING_SIZE, TopicKey
+from .identifier import RING_MODULUS, TopicKey
 from .peer_address import PeerAddress
 
 
@@ -48,11 +48,11 @@ class Arc(Struct, frozen=True, array_like=True, order=True):
         return self.last + 1 == other.first
 
 
-WHOLE_RING: Final = Arc(TopicKey(0), TopicKey(RING_SIZE - 1))
+WHOLE_RING: Final = Arc(TopicKey(0), TopicKey(RING_MODULUS - 1))
 
 
 class RangeId(Struct, frozen=True, array_like=True, order=True):
-    """Identifies a configuration (CF1)."""
+    """Identifies a configuration (OCF1)."""
 
     epoch: int
     first: TopicKey

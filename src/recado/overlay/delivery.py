@@ -4,8 +4,8 @@ The owner evaluates the selectors of a committed publish and adds a notification
 matching subscription. A stream has numbers from 1; it is sent in order, acknowledged cumulatively, and sent again
 from the first unacknowledged number. When all nodes have acknowledged a publish, the owner appends
 `DeliveriesFinished` to the log. A new owner delivers again what is not finished, in a stream of its own. The
-subscriber's node (`Inbox`) recognizes what it has had: positions of a topic only grow, also from owner to owner, so
-one position for each subscription suffices.
+subscriber's node (`NotificationInbox`) recognizes what it has had: positions of a topic only grow, also from owner to
+owner, so one position for each subscription suffices.
 
 DL1  A stream delivers the matching publishes in the order of the log, without gaps from its start.
 DL2  Its start is at or before the first publish that some subscriber may not have had. So a subscriber that ignores
@@ -27,14 +27,27 @@ from msgspec import Struct, structs
 
 from recado.selector import compile_predicate, parse
 
-from .command import CommandId, Delivery, Overflow, PublishReport, SubscriptionId, TopicMessage
+from .command import (
+    CommandId,
+    DeliveryMethod,
+    Overflow,
+    PublishReport,
+    SubscriptionId,
+    TopicMessage,
+)
 from .configuration import RangeId
 from .messages import Notification, Notified, Notify
 from .peer_address import PeerAddress
-from .range_state import Delivered, PendingPublish, PendingReplay, RangeState, SubscriptionsEnded
-from .topic import SELECTOR_FIELDS, RetainedMessage, Subscription, Topic
+from .range_state import (
+    DeliveryRecord,
+    PendingPublish,
+    PendingReplay,
+    RangeState,
+    SubscriptionsEnded,
+)
+from .topic import SELECTOR_FIELDS, RetainedMessage, Topic, TopicSubscription
 
-WINDOW_NOTIFICATIONS: Final = 256
+WINDOW_NOTIFICATIONS_MAX: Final = 256
 """Sent and not acknowledged, per stream."""
 WINDOW_BYTES: Final = 1 << 20
 RESEND_S: Final = 0.3
@@ -48,9 +61,9 @@ class MatcherGroup(Struct, frozen=True):
     """Subscriptions with one selector that one notification serves."""
 
     node: PeerAddress
-    subscriptions: tuple[Subscription, ...]
+    subscriptions: tuple[TopicSubscription, ...]
     ids: tuple[SubscriptionId, ...]
-    delivery: Delivery | None
+    delivery: DeliveryMethod | None
     """None: to the subscriber."""
     queue_min: int
     """The smallest `queue_notifications_max`."""
@@ -59,7 +72,7 @@ class MatcherGroup(Struct, frozen=True):
 
 
 def _group(
-    node: PeerAddress, subscriptions: list[Subscription], delivery: Delivery | None
+    node: PeerAddress, subscriptions: list[TopicSubscription], delivery: DeliveryMethod | None
 ) -> MatcherGroup:
     return MatcherGroup(
         node,
@@ -71,12 +84,12 @@ def _group(
     )
 
 
-class Matcher:
+class SubscriptionMatcher:
     """The subscriptions of a topic, by selector and node."""
 
     def __init__(self, topic: Topic, own: PeerAddress) -> None:
         self.version = topic.version
-        nodes: dict[str | None, dict[PeerAddress, list[Subscription]]] = {}
+        nodes: dict[str | None, dict[PeerAddress, list[TopicSubscription]]] = {}
         groups: dict[str | None, list[MatcherGroup]] = {}
         for each in topic.subscriptions.values():
             if each.delivery.kind == "subscriber":
@@ -186,17 +199,17 @@ class NotificationStream:
         return Item(item.publish, notification, item.size_bytes)
 
 
-class Dispatcher:
+class NotificationDispatcher:
     """The deliveries of one range, at its owner."""
 
     def __init__(self, range_id: RangeId, own: PeerAddress) -> None:
         self._range_id = range_id
         self._own = own
         self._streams: dict[PeerAddress, NotificationStream] = {}
-        self._matchers: dict[str, Matcher] = {}
+        self._matchers: dict[str, SubscriptionMatcher] = {}
         self._outstanding: dict[CommandId, int] = {}
         self._reports: dict[CommandId, PublishReport] = {}
-        self._finished: dict[CommandId, Delivered] = {}
+        self._finished: dict[CommandId, DeliveryRecord] = {}
         self._unsent: dict[PeerAddress, None] = {}
         """The nodes whose streams have something to send."""
         self._ending: set[SubscriptionId] = set()
@@ -223,7 +236,7 @@ class Dispatcher:
             self._outstanding[pending.id] = items
             self._reports[pending.id] = report
         else:
-            self._finished[pending.id] = Delivered(pending.id, report)
+            self._finished[pending.id] = DeliveryRecord(pending.id, report)
         return report
 
     def replay(self, state: RangeState, pending: PendingReplay) -> None:
@@ -244,7 +257,7 @@ class Dispatcher:
         if items:
             self._outstanding[pending.id] = items
         else:
-            self._finished[pending.id] = Delivered(pending.id, None)
+            self._finished[pending.id] = DeliveryRecord(pending.id, None)
 
     @staticmethod
     def _older(group: MatcherGroup, position: int) -> MatcherGroup | None:
@@ -259,10 +272,10 @@ class Dispatcher:
         finished = self._finished.get(command)
         return finished.report if finished is not None else self._reports.get(command)
 
-    def _matcher(self, topic: Topic) -> Matcher:
+    def _matcher(self, topic: Topic) -> SubscriptionMatcher:
         matcher = self._matchers.get(topic.name)
         if matcher is None or matcher.version != topic.version:
-            matcher = self._matchers[topic.name] = Matcher(topic, self._own)
+            matcher = self._matchers[topic.name] = SubscriptionMatcher(topic, self._own)
         return matcher
 
     def _add(self, pending: PendingPublish, group: MatcherGroup, message: TopicMessage) -> int:
@@ -331,7 +344,7 @@ class Dispatcher:
         else:
             del self._outstanding[item.publish]
             report = self._reports.pop(item.publish, None)
-            self._finished[item.publish] = Delivered(item.publish, report)
+            self._finished[item.publish] = DeliveryRecord(item.publish, report)
 
     def end_node(self, peer: PeerAddress) -> None:
         """Give up what is not acknowledged by a node that is gone."""
@@ -341,7 +354,7 @@ class Dispatcher:
             for item in (*stream.in_flight, *stream.queue):
                 self._finish(item)
 
-    def take_finished(self) -> tuple[Delivered, ...]:
+    def take_finished(self) -> tuple[DeliveryRecord, ...]:
         finished = tuple(self._finished.values())
         self._finished.clear()
         return finished
@@ -371,7 +384,7 @@ class Dispatcher:
         sent = []
         while (
             stream.queue
-            and len(stream.in_flight) < WINDOW_NOTIFICATIONS
+            and len(stream.in_flight) < WINDOW_NOTIFICATIONS_MAX
             and stream.in_flight_bytes < WINDOW_BYTES
         ):
             item = stream.queue.popleft()
@@ -403,7 +416,7 @@ class Dispatcher:
         return messages
 
 
-class Inbox:
+class NotificationInbox:
     """The notifications that a node gets for its subscriptions, and for deliveries that are registered at it."""
 
     def __init__(self) -> None:

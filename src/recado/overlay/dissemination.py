@@ -24,8 +24,8 @@ from msgspec import Struct
 
 from .identifier import NodeId
 
-DIRECT_MAX: Final = 256
-FAN_OUT: Final = 16
+DIRECT_NODES_MAX: Final = 256
+COPIES_MAX: Final = 16
 
 
 class Assignment(Struct, frozen=True, array_like=True):
@@ -81,8 +81,8 @@ def plan_dissemination(
     subscribers: Iterable[NodeId],
     version: int,
     *,
-    direct_max: int = DIRECT_MAX,
-    fan_out: int = FAN_OUT,
+    direct_max: int = DIRECT_NODES_MAX,
+    fan_out: int = COPIES_MAX,
 ) -> Plan:
     """Plan the way to a set of subscriber nodes. `fan_out` is a power of two, at least 2."""
     if fan_out < 2 or fan_out & (fan_out - 1):

@@ -9,7 +9,7 @@ from .peer_address import PeerAddress
 Message = TypeVar("Message")
 
 
-class Send(Struct, Generic[Message], frozen=True):
+class SendTo(Struct, Generic[Message], frozen=True):
     """Send a message to a peer. It may arrive never, once or twice, and out of order."""
 
     to: PeerAddress

@@ -14,10 +14,10 @@ Refutation. Each ping to a suspected node carries the suspicion. A node that lea
 its refutation number; `Alive` with the higher number ends the suspicion everywhere, and revives the node where it has
 already been evicted.
 
-FD1  A peer is evicted only after a suspicion of `suspicion` seconds (of `reset_suspicion`, if its connections were
-     reset), with the votes of `votes_needed` nodes, or of all other nodes if there are fewer.
-FD2  If all other possible voters are suspected as well, the votes of the rest suffice after `lone_suspicion` seconds,
-     times the node's own local health. So the last node of a network notices that it is alone.
+OFD1  A peer is evicted only after a suspicion of `suspicion` seconds (of `reset_suspicion`, if its connections were
+      reset), with the votes of `votes_needed` nodes, or of all other nodes if there are fewer.
+OFD2  If all other possible voters are suspected as well, the votes of the rest suffice after `lone_suspicion` seconds,
+      times the node's own local health. So the last node of a network notices that it is alone.
 FD3  A vote counts only while its voter is in the view and not suspected.
 FD4  Time in which this node's own loop was stalled does not count (`own_time`).
 FD5  A node that was evicted is pinged now and then, so that a healed partition merges.
@@ -32,7 +32,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from .effects import Send
+from .effects import SendTo
 from .gossip_queue import GossipQueue
 from .identifier import NodeId
 from .local_health import LocalHealth
@@ -40,11 +40,11 @@ from .membership_messages import (
     VOTES_MAX,
     Ack,
     Alive,
+    DetectorPing,
     Gossip,
     Left,
     MembershipMessage,
     Nack,
-    Ping,
     PingRequest,
     RelayedAck,
     Suspected,
@@ -52,10 +52,10 @@ from .membership_messages import (
 )
 from .packet import Admission, Refusal
 from .peer_address import PeerAddress
-from .peer_table import PeerTable
+from .peer_table import MemberTable
 from .peer_view import Departure, ViewChange
 
-Effect = Send[MembershipMessage]
+Effect = SendTo[MembershipMessage]
 
 
 class DetectorOptions(Struct, frozen=True):
@@ -93,11 +93,11 @@ class DetectorOptions(Struct, frozen=True):
 
 PROBES_MAX: Final = 256
 """Probes under way, so that resets and suspicions of many peers at once have bounded costs."""
-SERVED_MAX: Final = 256
+SERVED_PROBES_MAX: Final = 256
 """Ping requests of others under way."""
 
 
-class Probe(Struct):
+class PeerProbe(Struct):
     """A ping that waits for its answer."""
 
     target: PeerAddress
@@ -132,12 +132,12 @@ class Suspicion(Struct):
 NEVER: Final = float("inf")
 
 
-class FailureDetector:
+class SwimDetector:
     """The detector as a part of `Membership`, which hands it messages and ticks in own time."""
 
     def __init__(
         self,
-        table: PeerTable,
+        table: MemberTable,
         gossip: GossipQueue,
         admission: Admission,
         options: DetectorOptions,
@@ -151,7 +151,7 @@ class FailureDetector:
         self._admission = admission
         self._options = options
         self._draw = draw
-        self._probes: dict[int, Probe] = {}
+        self._probes: dict[int, PeerProbe] = {}
         self._served: dict[int, Service] = {}
         self._number = 0
         self._round: deque[NodeId] = deque()
@@ -212,7 +212,7 @@ class FailureDetector:
             if peer is not None and peer != self._table.own:
                 break
         patience = self.health.multiplier
-        probe = Probe(
+        probe = PeerProbe(
             peer,
             time + self._options.ack_timeout * patience,
             time + self._options.probe_timeout * patience,
@@ -227,11 +227,11 @@ class FailureDetector:
             probe.target == peer and not probe.is_routine for probe in self._probes.values()
         ):
             fail_at = time + timeout * self.health.multiplier
-            number = self._start(Probe(peer, NEVER, fail_at, is_reset=is_reset))
+            number = self._start(PeerProbe(peer, NEVER, fail_at, is_reset=is_reset))
             if number is not None:
                 self._ask_helpers(number, self._options.helpers)
 
-    def _start(self, probe: Probe) -> int | None:
+    def _start(self, probe: PeerProbe) -> int | None:
         if len(self._probes) >= PROBES_MAX:
             return None
         number = self._next_number()
@@ -259,9 +259,9 @@ class FailureDetector:
         for number, service in list(self._served.items()):
             if time >= service.until:
                 del self._served[number]
-                self._effects.append(Send(service.client, Nack(service.number)))
+                self._effects.append(SendTo(service.client, Nack(service.number)))
 
-    def _probe_failed(self, probe: Probe, time: float) -> None:
+    def _probe_failed(self, probe: PeerProbe, time: float) -> None:
         if probe.is_routine:
             self.health.worsen(probe.asked - probe.nacks)
         peer = probe.target
@@ -284,7 +284,7 @@ class FailureDetector:
         service = self._served.get(number)
         if service is not None and service.target == source:
             del self._served[number]
-            self._effects.append(Send(service.client, RelayedAck(service.number, refutation)))
+            self._effects.append(SendTo(service.client, RelayedAck(service.number, refutation)))
         probe = self._probes.get(number)
         if probe is not None and probe.target == source:
             self._succeed(number, probe)
@@ -297,7 +297,7 @@ class FailureDetector:
             self._succeed(number, probe)
             self.hear_alive(Alive(probe.target, refutation))
 
-    def _succeed(self, number: int, probe: Probe) -> None:
+    def _succeed(self, number: int, probe: PeerProbe) -> None:
         del self._probes[number]
         if probe.is_routine:
             self.health.improve()
@@ -310,7 +310,7 @@ class FailureDetector:
 
     def serve(self, client: PeerAddress, request: PingRequest, time: float) -> None:
         """Ping a peer on behalf of another node."""
-        if len(self._served) >= SERVED_MAX:
+        if len(self._served) >= SERVED_PROBES_MAX:
             self._admission.refuse(Refusal.EXCESS)
             return
         number = self._next_number()
@@ -460,7 +460,7 @@ class FailureDetector:
                     suspicion.spread_at = time + self._options.review_age
                     self._announce(peer, suspicion)
                 fail_at = time + self._options.probe_timeout * self.health.multiplier
-                number = self._start(Probe(peer, NEVER, fail_at))
+                number = self._start(PeerProbe(peer, NEVER, fail_at))
                 if number is not None:
                     self._ask_helpers(number, 1)
             else:
@@ -471,10 +471,10 @@ class FailureDetector:
         age = time - suspicion.since
         votes = self._counted(node, suspicion.votes)
         needed = min(options.votes_needed, len(view) - 1)
-        if needed > 1 and len(votes) >= needed:  # FD1
+        if needed > 1 and len(votes) >= needed:  # OFD1
             return age >= (options.reset_suspicion if suspicion.is_reset else options.suspicion)
         possible = len(view) - len(self.suspicions)
-        if self._table.own.node_id in votes and len(votes) >= possible:  # FD2
+        if self._table.own.node_id in votes and len(votes) >= possible:  # OFD2
             if suspicion.is_reset:
                 return age >= options.lone_reset_suspicion
             return age >= options.lone_suspicion * self.health.multiplier
@@ -508,7 +508,7 @@ class FailureDetector:
     def _ping(self, peer: PeerAddress, number: int) -> None:
         first = self._accusation(peer)
         updates = self._gossip.take(len(self._table.view), first)
-        self._effects.append(Send(peer, Ping(number, updates)))
+        self._effects.append(SendTo(peer, DetectorPing(number, updates)))
 
     def _accusation(self, peer: PeerAddress) -> Update | None:
         """Return what is said against a peer, so that it can refute that."""
@@ -524,7 +524,7 @@ class FailureDetector:
         """Answer a ping."""
         first = self._accusation(peer)
         updates = self._gossip.take(len(self._table.view), first)
-        self._effects.append(Send(peer, Ack(number, self._table.refutation, updates)))
+        self._effects.append(SendTo(peer, Ack(number, self._table.refutation, updates)))
 
     def _updates_for(self, node: NodeId) -> tuple[Update, ...]:
         peer = self._table.view.get(node)
@@ -534,7 +534,7 @@ class FailureDetector:
     def _send(self, node: NodeId, message: MembershipMessage) -> None:
         peer = self._table.view.get(node)
         if peer is not None:
-            self._effects.append(Send(peer, message))
+            self._effects.append(SendTo(peer, message))
 
     # ── choices ───────────────────────────────────────────────────────────────────────────────────
 

@@ -28,7 +28,7 @@ from typing import Final
 
 from .errors import InvalidAddressError
 
-RING_SIZE: Final = 1 << 128
+RING_MODULUS: Final = 1 << 128
 ID_BYTES: Final = 16
 DIGIT_BITS: Final = 4
 """Pastry's b: routing uses digits in base 2**b. 4 is the value of its authors' measurements."""
@@ -113,13 +113,13 @@ def _is_ip_address(text: str, version: int) -> bool:
 
 def clockwise(start: int, end: int) -> int:
     """Return the distance from start to end in the direction of growing ids."""
-    return (end - start) % RING_SIZE
+    return (end - start) % RING_MODULUS
 
 
 def distance(one: int, other: int) -> int:
     """Return the distance of two positions, in the shorter direction."""
-    ahead = (one - other) % RING_SIZE
-    return min(ahead, RING_SIZE - ahead)
+    ahead = (one - other) % RING_MODULUS
+    return min(ahead, RING_MODULUS - ahead)
 
 
 def closeness(key: int, node: int) -> tuple[int, int]:
@@ -137,7 +137,7 @@ def boundary(node: int, successor: int) -> int:
         return int(node)
     half = gap // 2
     keeps_half = gap % 2 == 1 or node < successor
-    return (node + half + keeps_half) % RING_SIZE
+    return (node + half + keeps_half) % RING_MODULUS
 
 
 # ── digits ────────────────────────────────────────────────────────────────────────────────────────

@@ -11,14 +11,14 @@ from __future__ import annotations
 from bisect import insort
 from typing import Final
 
-from .identifier import RING_SIZE, NodeId, clockwise, closeness
+from .identifier import RING_MODULUS, NodeId, clockwise, closeness
 
-LEAVES: Final = 16
+LEAF_COUNT: Final = 16
 """Pastry's |L|: eight on each side."""
 
 
 class LeafSet:
-    def __init__(self, own: NodeId, size: int = LEAVES) -> None:
+    def __init__(self, own: NodeId, size: int = LEAF_COUNT) -> None:
         self.own = own
         self._side = size // 2
         # By distance from this node, nearest first.
@@ -37,7 +37,7 @@ class LeafSet:
         """Whether both sides meet: the network is not larger than the leaf set, or not complete."""
         if len(self._after) < self._side or len(self._before) < self._side:
             return True
-        return self._after[-1][0] + self._before[-1][0] >= RING_SIZE
+        return self._after[-1][0] + self._before[-1][0] >= RING_MODULUS
 
     def nodes(self) -> list[NodeId]:
         """Return the leaves, anticlockwise ones first, each once."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-SCORE_MAX: Final = 8
+SCORE_POINTS_MAX: Final = 8
 
 
 class LocalHealth:
@@ -21,7 +21,7 @@ class LocalHealth:
         return 1 + self.score
 
     def worsen(self, by: int = 1) -> None:
-        self.score = min(self.score + by, SCORE_MAX)
+        self.score = min(self.score + by, SCORE_POINTS_MAX)
 
     def improve(self) -> None:
         self.score = max(self.score - 1, 0)

@@ -9,8 +9,8 @@ send their state to each other. So a node learns what gossip did not bring to it
 The core has one timer. `handle` takes an event and the time, and returns effects and changes of the view, in the order
 in which they happened. The code that runs it wraps each message in a `Packet` with the addresses of both nodes.
 
-MB1  Nothing that another network, an earlier incarnation or a node with a wrong id says has an effect; it is counted.
-MB2  A node is in the views of others only after it has said itself that it is alive, in its present incarnation.
+OMB1  Nothing that another network, an earlier incarnation or a node with a wrong id says has an effect; it is counted.
+OMB2  A node is in the views of others only after it has said itself that it is alive, in its present incarnation.
 MB3  A node that leaves is out of all views without a suspicion.
 """
 
@@ -21,8 +21,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct, structs
 
-from .effects import Send, SetTimer, TimerExpired
-from .failure_detector import DetectorOptions, FailureDetector
+from .effects import SendTo, SetTimer, TimerExpired
+from .failure_detector import DetectorOptions, SwimDetector
 from .gossip_queue import GossipQueue
 from .identifier import NodeId, node_id
 from .membership_messages import (
@@ -30,6 +30,7 @@ from .membership_messages import (
     UPDATES_MAX,
     Ack,
     Alive,
+    DetectorPing,
     Gossip,
     JoinReply,
     JoinRequest,
@@ -37,7 +38,6 @@ from .membership_messages import (
     MemberMessage,
     MembershipMessage,
     Nack,
-    Ping,
     PingRequest,
     RelayedAck,
     Suspected,
@@ -49,7 +49,7 @@ from .membership_messages import (
 from .own_time import OwnTime
 from .packet import ANY_INCARNATION, ANY_NETWORK, PROTOCOL_VERSION, Admission, Packet, Refusal
 from .peer_address import Incarnation, NetworkId, PeerAddress
-from .peer_table import PeerTable
+from .peer_table import MemberTable
 from .peer_view import PeerView, ViewChange
 
 Body = TypeVar("Body")
@@ -62,7 +62,7 @@ SYNC_SOON_S: Final = 0.5
 """From joining to the first comparison: until all knew this node, news has passed it by."""
 LEAVE_S: Final = 0.5
 """From the announcement of leaving to the end, for gossip to pass it on."""
-LEAVE_FAN_OUT: Final = 16
+LEAVE_COPIES_MAX: Final = 16
 SYNC_PARTS_MAX: Final = 4_096
 
 
@@ -131,7 +131,7 @@ class Superseded(Struct, frozen=True):
 
 
 MembershipEffect = (
-    Send[MembershipMessage] | SetTimer | ViewChange | Joined | JoinFailed | Departed | Superseded
+    SendTo[MembershipMessage] | SetTimer | ViewChange | Joined | JoinFailed | Departed | Superseded
 )
 
 
@@ -169,9 +169,9 @@ class Membership:
         self._assemble(own)
 
     def _assemble(self, own: PeerAddress) -> None:
-        self._table = PeerTable(own, self.admission)
+        self._table = MemberTable(own, self.admission)
         self._gossip = GossipQueue()
-        self._detector = FailureDetector(
+        self._detector = SwimDetector(
             self._table, self._gossip, self.admission, self.options.detector, self._draw
         )
 
@@ -280,7 +280,7 @@ class Membership:
                 contact = PeerAddress(
                     node_id(self.options.secret, address), ANY_INCARNATION, ANY_NETWORK, address
                 )
-                self._effects.append(Send(contact, JoinRequest()))
+                self._effects.append(SendTo(contact, JoinRequest()))
             else:
                 # The state is not complete yet; the contact may have failed meanwhile.
                 contacts = [peer for peer in self.view.peers() if peer != self.own]
@@ -288,7 +288,7 @@ class Membership:
                     chosen = contacts[int(self._draw() * len(contacts))]
                     joining.missing = None
                     joining.contact = chosen
-                    self._effects.append(Send(chosen, SyncRequest(self._table.digest())))
+                    self._effects.append(SendTo(chosen, SyncRequest(self._table.digest())))
 
     def _accept_join_reply(self, contact: PeerAddress, reply: JoinReply) -> None:
         joining = self._joining
@@ -300,14 +300,14 @@ class Membership:
         joining.ask_at = self._time.time + JOIN_INTERVAL_S
         self._detector.hear_alive(Alive(contact))
         self._gossip.add(self._table.own_update())
-        self._effects.append(Send(contact, SyncRequest(self._table.digest())))
+        self._effects.append(SendTo(contact, SyncRequest(self._table.digest())))
 
     def _leave(self) -> None:
         """Announce it to some peers at once; gossip passes it on."""
         if self._leaving_until is None:
             self._leaving_until = self._time.time + LEAVE_S
             self._gossip.add(Left(self.own.node_id, self.own.incarnation))
-            self._detector.spread(LEAVE_FAN_OUT)
+            self._detector.spread(LEAVE_COPIES_MAX)
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────
 
@@ -319,7 +319,7 @@ class Membership:
             return self.admission.refuse(Refusal.UNEXPECTED)
         return self._is_present(packet.source)
 
-    def wrap(self, effect: Send[Body]) -> Packet[Body]:
+    def wrap(self, effect: SendTo[Body]) -> Packet[Body]:
         """Return the packet for a message that is to be sent."""
         to = effect.to
         return Packet(PROTOCOL_VERSION, self.own, to.node_id, to.incarnation, effect.message)
@@ -338,7 +338,7 @@ class Membership:
     def _receive_from_member(self, source: PeerAddress, message: MemberMessage) -> None:
         time, detector = self._time.time, self._detector
         match message:
-            case Ping(number, updates):
+            case DetectorPing(number, updates):
                 self._hear(updates, source)
                 detector.acknowledge(source, number)
             case Ack(number, refutation, updates):
@@ -347,7 +347,7 @@ class Membership:
                 self._hear(updates, source)
                 if not was_known and source.node_id in self.view:
                     # A partition has healed.
-                    self._effects.append(Send(source, SyncRequest(self._table.digest())))
+                    self._effects.append(SendTo(source, SyncRequest(self._table.digest())))
             case PingRequest(_, target, updates):
                 self._hear(updates, source)
                 if target.network_id == self.own.network_id and self.admission.is_genuine(target):
@@ -361,7 +361,7 @@ class Membership:
             case SyncRequest(digest):
                 if digest == self._table.digest():
                     # One empty part: nothing is missing.
-                    self._effects.append(Send(source, SyncState(0, 1, (), is_answer=True)))
+                    self._effects.append(SendTo(source, SyncState(0, 1, (), is_answer=True)))
                 else:
                     self._send_state(source, is_answer=False)
             case SyncState(part, parts, updates, is_answer):
@@ -375,7 +375,7 @@ class Membership:
             return
         known = self._table.incarnation_of(source.node_id)
         lowest = source.incarnation if known is None else max(source.incarnation, known + 1)
-        self._effects.append(Send(source, JoinReply(Incarnation(lowest))))
+        self._effects.append(SendTo(source, JoinReply(Incarnation(lowest))))
 
     def _is_present(self, source: PeerAddress) -> bool:
         """Whether the source is not a former incarnation; enter it into the view if it is new."""
@@ -408,12 +408,12 @@ class Membership:
         others = [peer for peer in self.view.peers() if peer != self.own]
         if others:
             chosen = others[int(self._draw() * len(others))]
-            self._effects.append(Send(chosen, SyncRequest(self._table.digest())))
+            self._effects.append(SendTo(chosen, SyncRequest(self._table.digest())))
 
     def _send_state(self, to: PeerAddress, *, is_answer: bool) -> None:
         parts = split(list(self._table.state()))
         for part, updates in enumerate(parts):
-            self._effects.append(Send(to, SyncState(part, len(parts), updates, is_answer)))
+            self._effects.append(SendTo(to, SyncState(part, len(parts), updates, is_answer)))
 
     def _count_part(self, source: PeerAddress, part: int, parts: int) -> None:
         """Finish joining when all parts of the contact's state have arrived."""

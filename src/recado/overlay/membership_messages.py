@@ -49,7 +49,7 @@ Update = Alive | Suspected | Left
 Updates = Annotated[tuple[Update, ...], Meta(max_length=UPDATES_MAX)]
 
 
-class Ping(Struct, frozen=True, array_like=True, tag="ping"):
+class DetectorPing(Struct, frozen=True, array_like=True, tag="ping"):
     number: Count
     updates: Updates = ()
 
@@ -110,7 +110,9 @@ class SyncState(Struct, frozen=True, array_like=True, tag="sync-state"):
     """Otherwise the receiver sends its own state in return."""
 
 
-MemberMessage = Ping | Ack | PingRequest | RelayedAck | Nack | Gossip | SyncRequest | SyncState
+MemberMessage = (
+    DetectorPing | Ack | PingRequest | RelayedAck | Nack | Gossip | SyncRequest | SyncState
+)
 """The messages between members."""
 MembershipMessage = MemberMessage | JoinRequest | JoinReply
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from .answer_table import OriginRecord
-from .command import Answer, Command, CommandId, Delivery, SubscriptionId, TopicMessage
+from .command import Answer, CommandId, DeliveryMethod, SubscriptionId, TopicCommand, TopicMessage
 from .configuration import Configuration, RangeId
 from .identifier import NodeId, TopicKey
 from .peer_address import PeerAddress
@@ -85,7 +85,7 @@ class Willing(Struct, frozen=True, tag=True):
     range_id: RangeId
 
 
-class Prepare(Struct, frozen=True, tag=True):
+class PrepareBallot(Struct, frozen=True, tag=True):
     configuration: Configuration
     ballot: Ballot
 
@@ -157,7 +157,7 @@ class Announce(Struct, frozen=True, tag=True):
     configuration: Configuration
 
 
-class Confirmed(Struct, frozen=True, tag=True):
+class StateConfirmed(Struct, frozen=True, tag=True):
     """The sender has the state of the configuration."""
 
     range_id: RangeId
@@ -216,7 +216,7 @@ class StateUnknown(Struct, frozen=True, tag=True):
 
 
 class Commands(Struct, frozen=True, tag=True):
-    commands: tuple[Command, ...]
+    commands: tuple[TopicCommand, ...]
     hops: int = 0
 
 
@@ -241,7 +241,7 @@ class Notification(Struct, frozen=True, array_like=True):
     message: TopicMessage
     subscriptions: tuple[SubscriptionId, ...]
     """Those of the receiver that match."""
-    delivery: Delivery | None = None
+    delivery: DeliveryMethod | None = None
     """The registered delivery, if it is not the subscriber itself."""
 
 
@@ -278,7 +278,7 @@ RangeMessage = (
     | Reload
     | Canvass
     | Willing
-    | Prepare
+    | PrepareBallot
     | Promised
     | FetchLog
     | LogSuffix
@@ -288,7 +288,7 @@ RangeMessage = (
     | Outvoted
     | Decided
     | Announce
-    | Confirmed
+    | StateConfirmed
     | Invite
     | RangesKnown
     | LookUp

@@ -26,20 +26,20 @@ from msgspec import Struct
 
 from .command import (
     Answer,
-    Command,
     CommandId,
+    CommandRefusal,
     Operation,
-    RefusalReason,
     Refused,
     Subscribe,
     SubscriptionId,
+    TopicCommand,
     TopicMessage,
     Unsubscribe,
 )
 from .command_buffer import CommandBuffer
 from .configuration import Configuration
-from .delivery import Inbox
-from .effects import Send, SetTimer, TimerExpired
+from .delivery import NotificationInbox
+from .effects import SendTo, SetTimer, TimerExpired
 from .identifier import TopicKey
 from .messages import (
     Answers,
@@ -67,11 +67,11 @@ LOOK_UP_S: Final = 0.3
 LEAVING_S: Final = 1.0
 HOPS_MAX: Final = 8
 """A command that was passed on so often waits where it is: nodes disagree about the owner."""
-RENEWED_SUBSCRIPTION: Final = 0
+RENEWED_SUBSCRIPTION_ID: Final = 0
 """The request number of commands that no caller waits for."""
 
 
-class NodeSettings(Struct, frozen=True):
+class OverlaySettings(Struct, frozen=True):
     replication: ReplicationSettings = ReplicationSettings()
     subscriber_expiry_s: float = 30.0
     """The subscriptions of a failed node are kept for so long, in case it is only out of reach."""
@@ -94,15 +94,15 @@ class Submit(Struct, frozen=True):
     timeout: float = 10.0
 
 
-class Received(Struct, frozen=True):
+class MessagesReceived(Struct, frozen=True):
     """From a peer in this network, for this start of the node: `Membership.admits` verifies it."""
 
     sender: PeerAddress
     messages: tuple[RangeMessage, ...]
 
 
-class Leave(Struct, frozen=True):
-    """Hand everything over to the other nodes; a `Left` follows."""
+class LeaveOverlay(Struct, frozen=True):
+    """Hand everything over to the other nodes; a `LeaveCompleted` follows."""
 
 
 class CancelLeave(Struct, frozen=True):
@@ -110,7 +110,14 @@ class CancelLeave(Struct, frozen=True):
 
 
 NodeEvent = (
-    StartNetwork | Submit | Received | Leave | CancelLeave | PeerAdded | PeerRemoved | TimerExpired
+    StartNetwork
+    | Submit
+    | MessagesReceived
+    | LeaveOverlay
+    | CancelLeave
+    | PeerAdded
+    | PeerRemoved
+    | TimerExpired
 )
 
 
@@ -137,11 +144,11 @@ class SubscriptionEnded(Struct, frozen=True):
     topic: str
 
 
-class Left(Struct, frozen=True):
+class LeaveCompleted(Struct, frozen=True):
     """The node stores nothing any more and can be stopped."""
 
 
-NodeEffect = Send[Messages] | SetTimer | Answered | Deliver | SubscriptionEnded | Left
+NodeEffect = SendTo[Messages] | SetTimer | Answered | Deliver | SubscriptionEnded | LeaveCompleted
 
 
 class LocalSubscription(Struct, frozen=True):
@@ -154,22 +161,22 @@ class OverlayNode:
     def __init__(
         self,
         own: PeerAddress,
-        settings: NodeSettings | None = None,
+        settings: OverlaySettings | None = None,
         functions: Mapping[str, Function] | None = None,
     ) -> None:
         self.own = own
-        self.settings = settings or NodeSettings()
+        self.settings = settings or OverlaySettings()
         self.view = PeerView(own)
         self.replication = Replication(own, self.settings.replication, functions or {}, self._send)
         self.buffer = CommandBuffer()
         self._outstanding = OutstandingCommands(own)
-        self._inbox = Inbox()
+        self._inbox = NotificationInbox()
         self._subscriptions: dict[SubscriptionId, LocalSubscription] = {}
         self._leaving: dict[PeerAddress, None] = {}
         self._departed: dict[PeerAddress, tuple[float, Departure]] = {}
         self._local: deque[RangeMessage] = deque()
         self._outbox: dict[PeerAddress, list[RangeMessage]] = {}
-        self._forwards: dict[tuple[PeerAddress, int], list[Command]] = {}
+        self._forwards: dict[tuple[PeerAddress, int], list[TopicCommand]] = {}
         self._hints: dict[PeerAddress, dict[Configuration, None]] = {}
         self._answers: dict[PeerAddress, list[tuple[CommandId, Answer, Configuration | None]]] = {}
         self._effects: list[NodeEffect] = []
@@ -194,7 +201,7 @@ class OverlayNode:
                 self.replication.start_network(now)
             case Submit():
                 self._submit(event, now)
-            case Received(sender, messages):
+            case MessagesReceived(sender, messages):
                 for message in messages:
                     self._dispatch(sender, message, now)
             case PeerAdded() | PeerRemoved():
@@ -204,7 +211,7 @@ class OverlayNode:
                 self._tick(now)
             case TimerExpired():
                 pass  # "step": there is more to execute
-            case Leave():
+            case LeaveOverlay():
                 self._leave(now)
             case CancelLeave():
                 self._cancel_leave(now)
@@ -226,7 +233,7 @@ class OverlayNode:
         if self.replication.needs_step:
             self._effects.append(SetTimer("step", 0.0))
         for peer, messages in self._outbox.items():
-            self._effects.append(Send(peer, Messages(tuple(messages))))
+            self._effects.append(SendTo(peer, Messages(tuple(messages))))
         self._outbox.clear()
 
     def _send(self, peer: PeerAddress, message: RangeMessage) -> None:
@@ -319,7 +326,7 @@ class OverlayNode:
         for (peer, hops), commands in forwards.items():
             self._send(peer, Commands(tuple(commands), hops))
 
-    def _route(self, command: Command, hops: int, now: float) -> None:
+    def _route(self, command: TopicCommand, hops: int, now: float) -> None:
         """Bring a command nearer to the owner of its topic, or let it wait."""
         if self.replication.submit(command, now):
             return
@@ -331,7 +338,7 @@ class OverlayNode:
                 self._hints.setdefault(target, {})[known] = None
         elif not self.buffer.add(command, now):
             text = f"the buffer of node {self.own.node_id} is full"
-            self._refuse(command, Refused(RefusalReason.OVERLOADED, text))
+            self._refuse(command, Refused(CommandRefusal.OVERLOADED, text))
 
     def _find_target(self, key: int) -> PeerAddress | None:
         """Return the node to send a command to; None if it must wait here."""
@@ -343,7 +350,7 @@ class OverlayNode:
         nearest = self.view.get(self.view.nearest(key))
         return nearest if nearest != self.own else None
 
-    def _can_proceed(self, command: Command) -> bool:
+    def _can_proceed(self, command: TopicCommand) -> bool:
         return (
             self.replication.owner_of(command.key) is not None
             or self._find_target(command.key) is not None
@@ -361,7 +368,7 @@ class OverlayNode:
         if self._forwards:
             self._send_commands(now)
 
-    def _refuse(self, command: Command, refusal: Refused) -> None:
+    def _refuse(self, command: TopicCommand, refusal: Refused) -> None:
         self._answers.setdefault(command.id.origin, []).append((command.id, refusal, None))
 
     def _collect_answers(self) -> None:
@@ -388,15 +395,15 @@ class OverlayNode:
         if (
             isinstance(command.operation, Subscribe)
             and isinstance(answer, Refused)
-            and answer.reason is not RefusalReason.UNAVAILABLE
+            and answer.reason is not CommandRefusal.UNAVAILABLE
         ):
             subscription = command.operation.subscription
-            if command.request == RENEWED_SUBSCRIPTION:
+            if command.request == RENEWED_SUBSCRIPTION_ID:
                 self._lose(subscription, command.topic)
             else:
                 self._subscriptions.pop(subscription, None)
                 self._inbox.close(subscription)
-        if command.request != RENEWED_SUBSCRIPTION:
+        if command.request != RENEWED_SUBSCRIPTION_ID:
             self._effects.append(Answered(command.request, answer))
 
     # ── notifications ─────────────────────────────────────────────────────────────────────────────
@@ -416,7 +423,7 @@ class OverlayNode:
         for local in list(self._subscriptions.values()):
             self._outstanding.submit(
                 OutstandingCommand(
-                    RENEWED_SUBSCRIPTION, local.topic, local.operation, local.roles, now + 30.0
+                    RENEWED_SUBSCRIPTION_ID, local.topic, local.operation, local.roles, now + 30.0
                 )
             )
 
@@ -462,7 +469,7 @@ class OverlayNode:
             for replica in self.replication.replicas.values()
         )
         if alone or not (self.replication.is_member or len(self.buffer) or len(self._outstanding)):
-            self._effects.append(Left())
+            self._effects.append(LeaveCompleted())
         elif now >= self._leaving_sent_at + LEAVING_S:
             self._leaving_sent_at = now
             self._tell_leaving()
@@ -475,10 +482,10 @@ class OverlayNode:
             self._route(command, 0, now)
         for late in self._outstanding.expire(now):
             text = f"topic {late.topic}: no owner with a majority has answered {late.attempts} attempts in time"
-            self._finish(late, Refused(RefusalReason.UNAVAILABLE, text))
+            self._finish(late, Refused(CommandRefusal.UNAVAILABLE, text))
         for expired in self.buffer.expire(now):
             text = f"node {self.own.node_id} knew no owner that it could reach"
-            self._refuse(expired, Refused(RefusalReason.UNAVAILABLE, text))
+            self._refuse(expired, Refused(CommandRefusal.UNAVAILABLE, text))
         if len(self.buffer) and now >= self._looked_up_at + LOOK_UP_S:
             self._looked_up_at = now
             self._look_up()

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import structs
 
 from .answer_table import OUTSTANDING_COMMANDS_MAX
-from .command import Answer, Command, CommandId, Operation, RefusalReason, Refused
+from .command import Answer, CommandId, CommandRefusal, Operation, Refused, TopicCommand
 from .identifier import topic_key
 from .peer_address import PeerAddress
 
@@ -50,7 +50,7 @@ class OutstandingCommand:
         self.operation = operation
         self.roles = roles
         self.deadline = deadline
-        self.command: Command | None = None
+        self.command: TopicCommand | None = None
         """With its number, when it is sent for the first time."""
         self.retry_at = 0.0
         self.attempts = 0
@@ -85,8 +85,8 @@ class OutstandingCommands:
         if found is None:
             return None
         if isinstance(answer, Refused) and answer.reason in (
-            RefusalReason.OVERLOADED,
-            RefusalReason.UNAVAILABLE,
+            CommandRefusal.OVERLOADED,
+            CommandRefusal.UNAVAILABLE,
         ):
             return None
         self._remove(number)
@@ -101,14 +101,14 @@ class OutstandingCommands:
             if topic in self._waiting:
                 self._ready[topic] = None
 
-    def retries(self, now: float) -> list[Command]:
+    def retries(self, now: float) -> list[TopicCommand]:
         """Return the commands to send again."""
         due = [each for each in self._under_way.values() if each.retry_at <= now]
         return [self._send(each, now) for each in due]
 
-    def batches(self, now: float) -> list[Command]:
+    def batches(self, now: float) -> list[TopicCommand]:
         """Return the commands to send for the first time."""
-        commands: list[Command] = []
+        commands: list[TopicCommand] = []
         for topic in list(self._ready):
             if not self._has_room():
                 break
@@ -120,7 +120,7 @@ class OutstandingCommands:
         lowest = next(iter(self._under_way), self._next_number)
         return self._next_number < lowest + OUTSTANDING_COMMANDS_MAX
 
-    def _start_batch(self, topic: str, now: float) -> list[Command]:
+    def _start_batch(self, topic: str, now: float) -> list[TopicCommand]:
         waiting = self._waiting[topic]
         batch = self._batches.setdefault(topic, set())
         commands = []
@@ -130,7 +130,7 @@ class OutstandingCommands:
             self._next_number += 1
             batch.add(number)
             self._under_way[number] = each
-            each.command = Command(
+            each.command = TopicCommand(
                 CommandId(self._own, number), topic, topic_key(topic), each.operation, each.roles
             )
             commands.append(self._send(each, now))
@@ -138,7 +138,7 @@ class OutstandingCommands:
             del self._waiting[topic]
         return commands
 
-    def _send(self, each: OutstandingCommand, now: float) -> Command:
+    def _send(self, each: OutstandingCommand, now: float) -> TopicCommand:
         assert each.command is not None
         each.retry_at = now + self._retry_s
         each.attempts += 1

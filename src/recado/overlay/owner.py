@@ -23,17 +23,17 @@ from msgspec import Struct, structs
 
 from .command import (
     Answer,
-    Command,
     CommandId,
+    CommandRefusal,
     GetField,
     Handle,
     InDelivery,
     Publish,
-    RefusalReason,
     Refused,
+    TopicCommand,
     WriteFields,
 )
-from .delivery import Dispatcher
+from .delivery import NotificationDispatcher
 from .messages import Append, Notified, RangeMessage, Reload, Stored, SubscriptionsLost
 from .peer_address import PeerAddress
 from .range_state import (
@@ -82,16 +82,16 @@ class Follower:
 
 
 class WaitingCommand(Struct, frozen=True):
-    command: Command
+    command: TopicCommand
     deadline: float
     """The origin does not wait for longer."""
 
-    def remaining(self, now: float) -> Command:
+    def remaining(self, now: float) -> TopicCommand:
         """Return the command with the time that is left for it."""
         return structs.replace(self.command, wait_s=self.deadline - now)
 
 
-class PendingRead:
+class PendingBarrier:
     __slots__ = ("end", "operation", "round", "waiting")
 
     def __init__(self, waiting: WaitingCommand, operation: GetField, end: int, round_: int) -> None:
@@ -107,7 +107,7 @@ class Owner:
     ) -> None:
         assert replica.is_owned
         self.replica = replica
-        self.dispatcher = Dispatcher(replica.range_id, own)
+        self.dispatcher = NotificationDispatcher(replica.range_id, own)
         self.answers: list[tuple[CommandId, Answer]] = []
         """To be sent to the origins."""
         self.outbox: list[tuple[PeerAddress, RangeMessage]] = []
@@ -126,7 +126,7 @@ class Owner:
         """Topics for which a function was called whose result is in the log."""
         self._held: dict[str, deque[WaitingCommand]] = {}
         self._held_count = 0
-        self._reads: deque[PendingRead] = deque()
+        self._reads: deque[PendingBarrier] = deque()
         self._round = 0
         self._has_new_reads = False
         self._resume_deliveries()
@@ -143,7 +143,7 @@ class Owner:
 
     # ── commands ──────────────────────────────────────────────────────────────────────────────────
 
-    def submit(self, command: Command, now: float) -> None:
+    def submit(self, command: TopicCommand, now: float) -> None:
         """Take a command: append it, hold it, answer it, or refuse it."""
         self._submit(WaitingCommand(command, now + command.wait_s))
 
@@ -171,7 +171,9 @@ class Owner:
         if len(self._reads) >= UNCOMMITTED_ENTRIES_MAX:
             self._refuse_for_load(waiting.command, "reads wait for a majority")
             return
-        self._reads.append(PendingRead(waiting, operation, self.replica.log.end, self._round + 1))
+        self._reads.append(
+            PendingBarrier(waiting, operation, self.replica.log.end, self._round + 1)
+        )
         self._has_new_reads = True
 
     def _answer(self, command: CommandId, answer: Answer) -> None:
@@ -182,7 +184,7 @@ class Owner:
             answer = report
         self.answers.append((command, answer))
 
-    def _must_wait(self, command: Command) -> bool:
+    def _must_wait(self, command: TopicCommand) -> bool:
         topic, operation = command.topic, command.operation
         if topic in self._held or topic in self._locked:
             return True
@@ -207,9 +209,9 @@ class Owner:
         waiting.append(held)
         self._held_count += 1
 
-    def _refuse_for_load(self, command: Command, what: str) -> None:
+    def _refuse_for_load(self, command: TopicCommand, what: str) -> None:
         text = f"owner of topic {command.topic} is overloaded: too many {what}"
-        self.answers.append((command.id, Refused(RefusalReason.OVERLOADED, text)))
+        self.answers.append((command.id, Refused(CommandRefusal.OVERLOADED, text)))
 
     def _append(self, waiting: WaitingCommand) -> None:
         command = waiting.command
@@ -229,14 +231,14 @@ class Owner:
         self._topic_counts[command.topic] = self._topic_counts.get(command.topic, 0) + 1
         replica.append(CommandEntry(command))
 
-    def _call(self, command: Command, operation: Handle) -> Command | None:
+    def _call(self, command: TopicCommand, operation: Handle) -> TopicCommand | None:
         """Call the function of an upper layer; return the command to append, or None if it was refused."""
         state = self.replica.state
         assert state is not None
         function = self._functions.get(operation.function)
         topic = state.topics.get(command.topic)
         if topic is None:
-            return Command(  # refused when it is executed, like all other commands
+            return TopicCommand(  # refused when it is executed, like all other commands
                 command.id,
                 command.topic,
                 command.key,
@@ -246,14 +248,14 @@ class Owner:
             )
         if function is None:
             text = f"function {operation.function} is not registered at the owner"
-            self.answers.append((command.id, Refused(RefusalReason.INVALID, text)))
+            self.answers.append((command.id, Refused(CommandRefusal.INVALID, text)))
             return None
         try:
             fields, result = function(dict(topic.fields), operation.arguments)
         except ValueError as error:
-            self.answers.append((command.id, Refused(RefusalReason.INVALID, str(error))))
+            self.answers.append((command.id, Refused(CommandRefusal.INVALID, str(error))))
             return None
-        return Command(
+        return TopicCommand(
             command.id,
             command.topic,
             command.key,
@@ -275,7 +277,7 @@ class Owner:
                 if now < held.deadline:
                     self._submit(held)
 
-    def close(self, now: float) -> list[Command]:
+    def close(self, now: float) -> list[TopicCommand]:
         """Return the commands that their origins still wait for: the epoch has ended."""
         unanswered = [*self._in_log.values()]
         for waiting in self._held.values():
@@ -425,7 +427,7 @@ class Owner:
             self.release_held(now)
         self.outbox += self.dispatcher.flush(now)
 
-    def _executed(self, command: Command) -> None:
+    def _executed(self, command: TopicCommand) -> None:
         if self._in_log.pop(command.id, None) is None:
             return
         count = self._topic_counts[command.topic] - 1

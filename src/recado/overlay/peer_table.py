@@ -2,12 +2,12 @@
 
 The table merges updates; their order and repetition do not matter.
 
-PT1  A later incarnation replaces an earlier one; nothing about an earlier incarnation has an effect any more.
-PT2  Within an incarnation, `Alive` with a higher refutation number disproves a suspicion and revives a failed node;
-     with the same or a lower number it does neither.
+OPT1  A later incarnation replaces an earlier one; nothing about an earlier incarnation has an effect any more.
+OPT2  Within an incarnation, `Alive` with a higher refutation number disproves a suspicion and revives a failed node;
+      with the same or a lower number it does neither.
 PT3  A node that has left is not revived in the same incarnation.
 PT4  Only a node itself raises its refutation number, and only if it is suspected at its present number.
-PT5  At most `DEPARTED_MAX` departed nodes are remembered, those that left on purpose for `LEFT_MEMORY_S`.
+PT5  At most `DEPARTED_NODES_MAX` departed nodes are remembered, those that left on purpose for `LEFT_MEMORY_S`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .packet import Admission, Refusal
 from .peer_address import Incarnation, PeerAddress
 from .peer_view import Departure, PeerView, ViewChange
 
-DEPARTED_MAX: Final = 512
+DEPARTED_NODES_MAX: Final = 512
 LEFT_MEMORY_S: Final = 120.0
 """Longer than any message is on its way."""
 
@@ -39,7 +39,7 @@ class DepartedPeer(Struct, frozen=True):
         return self.evidence.refutation if isinstance(self.evidence, Suspected) else 0
 
 
-class PeerTable:
+class MemberTable:
     def __init__(self, own: PeerAddress, admission: Admission) -> None:
         self.view = PeerView(own)
         self.refutation = 0
@@ -124,7 +124,7 @@ class PeerTable:
         self._refutations.pop(peer.node_id, None)
         self.departed.pop(peer.node_id, None)
         self.departed[peer.node_id] = DepartedPeer(peer, departure, now, evidence)
-        if len(self.departed) > DEPARTED_MAX:
+        if len(self.departed) > DEPARTED_NODES_MAX:
             del self.departed[next(iter(self.departed))]
         return self.view.remove(peer.node_id, departure)
 

@@ -12,7 +12,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from .identifier import RING_SIZE, NodeId, closeness, distance
+from .identifier import RING_MODULUS, NodeId, closeness, distance
 from .peer_address import PeerAddress
 
 
@@ -117,7 +117,7 @@ class PeerView:
 
     def successor(self, node: NodeId) -> NodeId:
         """Return the next node clockwise; with one node only, that node."""
-        return self._ids[bisect_left(self._ids, (node + 1) % RING_SIZE) % len(self._ids)]
+        return self._ids[bisect_left(self._ids, (node + 1) % RING_MODULUS) % len(self._ids)]
 
     def predecessor(self, node: NodeId) -> NodeId:
         """Return the next node anticlockwise; with one node only, that node."""

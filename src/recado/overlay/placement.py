@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from .configuration import Arc, Configuration
-from .identifier import RING_SIZE, NodeId, TopicKey, boundary, clockwise, closeness
+from .identifier import RING_MODULUS, NodeId, TopicKey, boundary, clockwise, closeness
 from .peer_address import PeerAddress
 
 
@@ -66,7 +66,7 @@ class Ring:
             last = int(arc.last)
             if len(self.ids) > 1:
                 successor = self.ids[(bisect_left(self.ids, owner.node_id) + 1) % len(self.ids)]
-                end = clockwise(first, boundary(owner.node_id, successor)) or RING_SIZE
+                end = clockwise(first, boundary(owner.node_id, successor)) or RING_MODULUS
                 last = min(last, first + end - 1)
             parts.append((Arc(TopicKey(first), TopicKey(last)), owner))
             first = last + 1

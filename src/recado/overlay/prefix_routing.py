@@ -11,8 +11,8 @@ each node compares its leaves with those of its two neighbours now and then (`Co
 The core does not detect failures: it is told of them (`PeerFailed`), and of nodes that were heard of by others only, it
 enters none that it holds for failed.
 
-PR1  Each hop is nearer to the key than the one before, or shares a longer prefix with it. So routes have no loops.
-PR2  With correct leaf sets a message for a key arrives at its owner.
+OPR1  Each hop is nearer to the key than the one before, or shares a longer prefix with it. So routes have no loops.
+OPR2  With correct leaf sets a message for a key arrives at its owner.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Final
 
 from msgspec import Struct
 
-from .effects import Send
+from .effects import SendTo
 from .identifier import DIGIT_VALUES_COUNT, DIGITS_COUNT, NodeId, closeness, digit, shared_digits
-from .leaf_set import LEAVES, LeafSet
+from .leaf_set import LEAF_COUNT, LeafSet
 from .peer_address import PeerAddress
 from .routing_table import RoutingTable
 
-FAILED_MAX: Final = 256
+FAILED_NODES_MAX: Final = 256
 """Failed nodes that are remembered, so that peers that have not noticed yet do not bring them back."""
 HOPS_MAX: Final = 64
 PEERS_MAX: Final = 64
 """Peers named in one message: a leaf set, or the rows of one node that fit a joining one."""
-FILL_ATTEMPTS: Final = 8
+FILL_ATTEMPTS_MAX: Final = 8
 """How often another node is asked to fill a place of the table. There may be no node for it."""
-FILLED_AT_ONCE: Final = 8
+FILLED_ENTRIES_MAX: Final = 8
 """Places of the table that are tried again in one round."""
-LEAVES_ASKED: Final = 2
+ASKED_LEAVES_MAX: Final = 2
 """Leaves that are asked to replace a failed one: one of them may have failed too."""
 
 
@@ -59,7 +59,7 @@ class Welcome(Struct, frozen=True, array_like=True, tag="welcome"):
     peers: tuple[PeerAddress, ...]
 
 
-class Announce(Struct, frozen=True, array_like=True, tag="announce"):
+class ArrivalAnnouncement(Struct, frozen=True, array_like=True, tag="announce"):
     """The sender has joined."""
 
     peer: PeerAddress
@@ -78,7 +78,7 @@ class EntryRequest(Struct, frozen=True, array_like=True, tag="entry-request"):
     column: int
 
 
-RoutingMessage = JoinThrough | Peers | Welcome | Announce | LeavesRequest | EntryRequest
+RoutingMessage = JoinThrough | Peers | Welcome | ArrivalAnnouncement | LeavesRequest | EntryRequest
 
 
 class RoutingMessageReceived(Struct, frozen=True):
@@ -101,13 +101,13 @@ class CompareLeaves(Struct, frozen=True):
 
 
 RoutingEvent = RoutingMessageReceived | JoinNetwork | PeerFailed | CompareLeaves
-RoutingEffect = Send[RoutingMessage]
+RoutingEffect = SendTo[RoutingMessage]
 
 
 class PrefixRouting:
-    """A `Router` that knows about 16 log16 N nodes."""
+    """A `OverlayRouter` that knows about 16 log16 N nodes."""
 
-    def __init__(self, own: PeerAddress, leaves: int = LEAVES) -> None:
+    def __init__(self, own: PeerAddress, leaves: int = LEAF_COUNT) -> None:
         self.own = own
         self.leaf_set = LeafSet(own.node_id, leaves)
         self.table = RoutingTable(own.node_id)
@@ -133,7 +133,7 @@ class PrefixRouting:
                 for side in (self.leaf_set.after(), self.leaf_set.before()):
                     if side:
                         self._send(self._addresses[side[0]], LeavesRequest())
-                for place in list(self._vacant)[:FILLED_AT_ONCE]:
+                for place in list(self._vacant)[:FILLED_ENTRIES_MAX]:
                     self._fill(place)
         effects, self._effects = self._effects, []
         return effects
@@ -172,8 +172,8 @@ class PrefixRouting:
                 for peer in peers[:PEERS_MAX]:
                     self._learn(peer)
                 for peer in self.known():
-                    self._send(peer, Announce(self.own))
-            case Announce(peer):
+                    self._send(peer, ArrivalAnnouncement(self.own))
+            case ArrivalAnnouncement(peer):
                 self._failed.pop(peer.node_id, None)
                 self._learn(peer)
                 if peer.node_id in self.leaf_set:
@@ -239,7 +239,7 @@ class PrefixRouting:
             return
         self._failed.pop(node, None)
         self._failed[node] = None
-        if len(self._failed) > FAILED_MAX:
+        if len(self._failed) > FAILED_NODES_MAX:
             del self._failed[next(iter(self._failed))]
         is_after = node in self.leaf_set.after()
         was_leaf = self.leaf_set.remove(node)
@@ -248,7 +248,7 @@ class PrefixRouting:
         if was_leaf:
             side = self.leaf_set.after() if is_after else self.leaf_set.before()
             asked = [self._addresses[each] for each in side] or self.known()
-            for peer in asked[-LEAVES_ASKED:]:
+            for peer in asked[-ASKED_LEAVES_MAX:]:
                 self._send(peer, LeavesRequest())
         if place is not None:
             self._vacant[place] = 0
@@ -257,7 +257,7 @@ class PrefixRouting:
     def _fill(self, place: tuple[int, int]) -> None:
         """Ask a node of the same row to fill a place, or one of a later row, which shares the prefix as well."""
         attempt = self._vacant.pop(place)
-        if self.table.get(*place) is not None or attempt >= FILL_ATTEMPTS:
+        if self.table.get(*place) is not None or attempt >= FILL_ATTEMPTS_MAX:
             return
         self._vacant[place] = attempt + 1
         row, column = place
@@ -268,4 +268,4 @@ class PrefixRouting:
             self._send(self._addresses[mate], EntryRequest(self.own.node_id, row, column))
 
     def _send(self, peer: PeerAddress, message: RoutingMessage) -> None:
-        self._effects.append(Send(peer, message))
+        self._effects.append(SendTo(peer, message))

@@ -3,9 +3,9 @@
 It serves two purposes. Commands are sent to the owner that it names; there it is a hint, and may be outdated. And it is
 the memory of which epochs are over:
 
-RM1  The epoch of a key never decreases.
-RM2  A node that drops what it has stored for a configuration knows a successor of it. So it never becomes a member
-     of that configuration a second time, without what it has stored and promised: `is_superseded` tells.
+ORM1  The epoch of a key never decreases.
+ORM2  A node that drops what it has stored for a configuration knows a successor of it. So it never becomes a member
+      of that configuration a second time, without what it has stored and promised: `is_superseded` tells.
 """
 
 from __future__ import annotations

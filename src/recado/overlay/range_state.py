@@ -7,8 +7,8 @@ had already.
 Copies are cheap. A copy shares the topics; each side copies a topic before it changes it for the first time
 (`Topic.holder`). So a range can be sent to another node, or split, while commands are being executed.
 
-RS1  Two replicas that have executed the same entries have the same state.
-RS2  The parts of a split hold each topic once, and both hold all answers.
+ORS1  Two replicas that have executed the same entries have the same state.
+ORS2  The parts of a split hold each topic once, and both hold all answers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .command import (
     IN_DELIVERY,
     Action,
     Answer,
-    Command,
     CommandId,
+    CommandRefusal,
     CreateTopic,
     DeleteTopic,
     FieldValue,
@@ -33,12 +33,12 @@ from .command import (
     Handle,
     Publish,
     PublishReport,
-    RefusalReason,
     Refused,
     Revoke,
     SetField,
     Subscribe,
     SubscriptionId,
+    TopicCommand,
     TopicMessage,
     Unsubscribe,
     WriteFields,
@@ -80,7 +80,7 @@ class PendingReplay(Struct, frozen=True, array_like=True, tag="replay"):
 Pending = PendingPublish | PendingReplay
 
 
-class Delivered(Struct, frozen=True, array_like=True):
+class DeliveryRecord(Struct, frozen=True, array_like=True):
     id: CommandId
     report: PublishReport | None
     """None for a replay."""
@@ -89,7 +89,7 @@ class Delivered(Struct, frozen=True, array_like=True):
 class DeliveriesFinished(Struct, frozen=True, tag=True):
     """An entry of the log: these publishes need not be delivered again, whoever the owner is."""
 
-    delivered: tuple[Delivered, ...]
+    delivered: tuple[DeliveryRecord, ...]
 
 
 class SubscriptionsEnded(Struct, frozen=True, tag=True):
@@ -101,7 +101,7 @@ class SubscriptionsEnded(Struct, frozen=True, tag=True):
 
 
 class CommandEntry(Struct, frozen=True, tag=True):
-    command: Command
+    command: TopicCommand
 
 
 Entry = CommandEntry | DeliveriesFinished | SubscriptionsEnded
@@ -189,7 +189,7 @@ class RangeState:
                 self._end_subscriptions(subscriber, topic, numbers)
                 return None
 
-    def read(self, command: Command, operation: GetField) -> Answer:
+    def read(self, command: TopicCommand, operation: GetField) -> Answer:
         """Return the answer of a command that changes nothing."""
         topic = self.topics.get(command.topic)
         if topic is None:
@@ -198,7 +198,7 @@ class RangeState:
             topic.fields.get(operation.field)
         )
 
-    def _execute(self, command: Command, position: int) -> Answer:
+    def _execute(self, command: TopicCommand, position: int) -> Answer:
         name, operation = command.topic, command.operation
         if isinstance(operation, CreateTopic):
             return self._create_topic(command, operation, position)
@@ -237,7 +237,7 @@ class RangeState:
                 return self.read(command, operation)
             case Handle(function, _):  # the owner appends `WriteFields` instead
                 return Refused(
-                    RefusalReason.INVALID, f"function {function} was not called by the owner"
+                    CommandRefusal.INVALID, f"function {function} was not called by the owner"
                 )
 
     def _own(self, name: str) -> Topic:
@@ -249,9 +249,9 @@ class RangeState:
             self.topics[name] = topic
         return topic
 
-    def _create_topic(self, command: Command, operation: CreateTopic, position: int) -> Answer:
+    def _create_topic(self, command: TopicCommand, operation: CreateTopic, position: int) -> Answer:
         if command.topic in self.topics:
-            return Refused(RefusalReason.TOPIC_EXISTS, f"topic {command.topic} exists")
+            return Refused(CommandRefusal.TOPIC_EXISTS, f"topic {command.topic} exists")
         topic = create_topic(command.topic, command.key, operation, command.roles)
         if isinstance(topic, Refused):
             return topic
@@ -270,14 +270,14 @@ class RangeState:
         return DONE
 
     def _publish(
-        self, topic: Topic, command: Command, message: TopicMessage, position: int
+        self, topic: Topic, command: TopicCommand, message: TopicMessage, position: int
     ) -> Answer:
         refusal = topic.refusal(command.roles, Action.PUBLISH)
         if refusal is not None:
             return refusal
         if message.size_bytes > MESSAGE_BYTES_MAX:
             return Refused(
-                RefusalReason.INVALID,
+                CommandRefusal.INVALID,
                 f"a message of {message.size_bytes} bytes; the maximum is {MESSAGE_BYTES_MAX}",
             )
         topic.retain(command.id, message, position)
@@ -287,7 +287,7 @@ class RangeState:
         return IN_DELIVERY
 
     def _subscribe(
-        self, topic: Topic, command: Command, operation: Subscribe, position: int
+        self, topic: Topic, command: TopicCommand, operation: Subscribe, position: int
     ) -> Answer:
         new = operation.subscription not in topic.subscriptions
         answer = topic.subscribe(operation, position)
@@ -330,5 +330,5 @@ class RangeState:
                 del self.subscribers[subscriber]
 
 
-def _no_such_topic(command: Command) -> Refused:
-    return Refused(RefusalReason.NO_SUCH_TOPIC, f"there is no topic {command.topic}")
+def _no_such_topic(command: TopicCommand) -> Refused:
+    return Refused(CommandRefusal.NO_SUCH_TOPIC, f"there is no topic {command.topic}")

@@ -9,7 +9,7 @@ Any member may propose; usually the owner does, and if that is dead the others i
     completes
                  the decision, at the latest when it finds its replica sealed.
     FETCHING     The longest log among the promises is longer than this node's.
-    ACCEPTING    A majority accepts. The decision is final (RP6 of `replica`) when it does.
+    ACCEPTING    A majority accepts. The decision is final (ORP6 of `replica`) when it does.
 
 RC1  The decided end is that of the longest log among a majority of promises, or an earlier proposer's choice.
 RC2  If any promise has an accepted decision, the one with the highest ballot is proposed again.
@@ -35,7 +35,7 @@ from .messages import (
     LogMissing,
     LogSuffix,
     Outvoted,
-    Prepare,
+    PrepareBallot,
     Promised,
     RangeMessage,
     Reload,
@@ -111,7 +111,7 @@ class Reconfiguration:
         self._accepted.clear()
         self.decision = None
         self._enter(Stage.PREPARING, now)
-        self._broadcast(Prepare(self.configuration, self._ballot))
+        self._broadcast(PrepareBallot(self.configuration, self._ballot))
 
     def promised(self, peer: PeerAddress, message: Promised, now: float) -> None:
         if message.ballot != self._ballot:
@@ -231,7 +231,7 @@ class Reconfiguration:
     def _resend(self, now: float) -> None:
         match self.stage:
             case Stage.PREPARING:
-                message = Prepare(self.configuration, self._ballot)
+                message = PrepareBallot(self.configuration, self._ballot)
                 self.outbox += [
                     (member, message)
                     for member in self.configuration.members

@@ -7,17 +7,17 @@ promise to a proposer *seals* the replica: it stores nothing more.
 
 Why nothing that was answered is lost:
 
-RP1  Only the owner creates entries. So all logs of a configuration are prefixes of the owner's log.
-RP2  A sealed replica never tells the owner that it has stored an entry.
-RP3  The proposer takes the longest log among a majority of promises. A committed entry was stored by a majority before
-     these were sealed (RP2); two majorities have a member in common; so the entry is in that log (RP1).
-RP4  To accept a decision, a replica must have the log up to the decided end. So the majority that decides has the final
-     state, and entries after the end, which were never committed, are discarded.
-RP5  A replica without state neither stores nor promises: it counts as if it were down.
-RP6  The members of a configuration decide once (Paxos: the decision with the highest ballot among the promises is
-     proposed again). So there is one sequence of configurations for each key, and one owner in each epoch.
+ORP1  Only the owner creates entries. So all logs of a configuration are prefixes of the owner's log.
+ORP2  A sealed replica never tells the owner that it has stored an entry.
+ORP3  The proposer takes the longest log among a majority of promises. A committed entry was stored by a majority before
+      these were sealed (ORP2); two majorities have a member in common; so the entry is in that log (ORP1).
+ORP4  To accept a decision, a replica must have the log up to the decided end. So the majority that decides has the
+      final state, and entries after the end, which were never committed, are discarded.
+ORP5  A replica without state neither stores nor promises: it counts as if it were down.
+ORP6  The members of a configuration decide once (Paxos: the decision with the highest ballot among the promises is
+      proposed again). So there is one sequence of configurations for each key, and one owner in each epoch.
 
-RP2 and RP3 need no clocks. An owner that was deposed without knowing cannot commit, because a majority is sealed.
+ORP2 and ORP3 need no clocks. An owner that was deposed without knowing cannot commit, because a majority is sealed.
 Answers of committed entries that it sends late are still true.
 
 A replica without a vote (`is_voter` False) follows the log before it becomes a member, so that the change is short.
@@ -39,7 +39,7 @@ from .messages import (
     Decision,
     LogMissing,
     Outvoted,
-    Prepare,
+    PrepareBallot,
     Promised,
     Stored,
 )
@@ -48,7 +48,7 @@ from .range_log import RangeLog
 from .range_state import Entry, RangeState
 
 
-class Phase(Enum):
+class ReplicaPhase(Enum):
     AWAITING_STATE = "awaiting state"
     FOLLOWING = "following"
     SEALED = "sealed"
@@ -72,12 +72,12 @@ class Replica:
         self.decision: Decision | None = None
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> ReplicaPhase:
         if self.decision is not None:
-            return Phase.DECIDED
+            return ReplicaPhase.DECIDED
         if self.state is None:
-            return Phase.AWAITING_STATE
-        return Phase.FOLLOWING if self.promised is None else Phase.SEALED
+            return ReplicaPhase.AWAITING_STATE
+        return ReplicaPhase.FOLLOWING if self.promised is None else ReplicaPhase.SEALED
 
     @property
     def is_open(self) -> bool:
@@ -140,7 +140,7 @@ class Replica:
 
     # ── the end of the epoch ──────────────────────────────────────────────────────────────────────
 
-    def prepare(self, message: Prepare) -> Promised | Outvoted | None:
+    def prepare(self, message: PrepareBallot) -> Promised | Outvoted | None:
         """Promise to store nothing more, and to accept nothing of lower ballots."""
         if not self.is_voter or self.state is None or self.decision is not None:
             return None
@@ -170,7 +170,7 @@ class Replica:
 
     def learn(self, decision: Decision, first: int, entries: Sequence[Entry]) -> None:
         """End the epoch as decided: execute the log up to the decided end, if it is all there."""
-        assert self.decision in (None, decision), "the members decide once (RP6)"
+        assert self.decision in (None, decision), "the members decide once (ORP6)"
         if self.state is not None and self.decision is None:
             self.log.extend(first, entries)
             if self.log.end >= decision.end:

@@ -21,7 +21,7 @@ successor that is in its decision. The second decision tells which, and there is
 must have the final state of both.
 
 RN1  A replica is dropped only if later epochs cover its arc, and a majority of the members of each has the state.
-RN2  A node becomes a voting replica of a configuration at most once (RM2 of `range_map`).
+RN2  A node becomes a voting replica of a configuration at most once (ORM2 of `range_map`).
 RN3  A node without a majority changes nothing: it does not seal (CANVASSING), and its commands wait or are refused.
 RN4  The upper range of a merge continues either in the merged range or by itself, not both: that is what the members of
      the lower range decide.
@@ -34,7 +34,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from .command import Command
+from .command import TopicCommand
 from .configuration import Arc, Configuration, RangeId, first_configuration
 from .messages import (
     Accept,
@@ -42,7 +42,6 @@ from .messages import (
     Announce,
     Append,
     Canvass,
-    Confirmed,
     Decided,
     Decision,
     FetchLog,
@@ -52,13 +51,14 @@ from .messages import (
     LookUp,
     Notified,
     Outvoted,
-    Prepare,
+    PrepareBallot,
     Promised,
     PullState,
     RangeMessage,
     RangesKnown,
     Reload,
     StateChunk,
+    StateConfirmed,
     StateUnknown,
     Stored,
     Willing,
@@ -69,7 +69,7 @@ from .placement import Ring, desired_successors, failover_successors, is_placed
 from .range_map import RangeMap
 from .range_state import Entry, RangeState
 from .reconfiguration import Reconfiguration, Stage
-from .replica import Phase, Replica
+from .replica import Replica, ReplicaPhase
 from .transfer import EXPORT_IDLE_S, StateExport, StateImport
 
 ANNOUNCE_S: Final = 0.3
@@ -119,7 +119,7 @@ class Replication:
         """The alive nodes that are not leaving."""
         self.alive: dict[PeerAddress, None] = {own: None}
         """Leaving nodes included."""
-        self.returned: list[Command] = []
+        self.returned: list[TopicCommand] = []
         """Commands without an answer whose range has moved."""
         self.counts: dict[str, int] = {"proposed": 0, "aborted": 0, "adopted": 0, "dropped": 0}
         self._functions = functions
@@ -233,7 +233,7 @@ class Replication:
         owner = self.owners.get(configuration.range_id)
         return owner if owner is not None and owner.replica.is_open else None
 
-    def submit(self, command: Command, now: float) -> bool:
+    def submit(self, command: TopicCommand, now: float) -> bool:
         """Hand a command to the owner of its range, if that is here and takes commands."""
         owner = self.owner_of(command.key)
         if owner is None:
@@ -274,7 +274,7 @@ class Replication:
                     self._start_import(replica, [sender], now)
             case Canvass(configuration):
                 self._receive_canvass(sender, configuration, now)
-            case Prepare(configuration):
+            case PrepareBallot(configuration):
                 replica = self._find_undecided(sender, configuration, now)
                 if replica is not None:
                     self._answer(sender, replica.prepare(message))
@@ -292,7 +292,7 @@ class Replication:
                 self._receive_decided(sender, message, now)
             case Announce(configuration):
                 self._receive_announce(sender, configuration, now)
-            case Confirmed(range_id):
+            case StateConfirmed(range_id):
                 self._confirmed.setdefault(range_id, {})[sender] = None
             case Invite(configuration):
                 self._heard_at[configuration.range_id] = now
@@ -449,7 +449,7 @@ class Replication:
         self._learn(configuration, sender, now)
         replica = self.replicas.get(configuration.range_id)
         if replica is not None and replica.state is not None:
-            self._send(sender, Confirmed(configuration.range_id))
+            self._send(sender, StateConfirmed(configuration.range_id))
 
     # ── transfer ──────────────────────────────────────────────────────────────────────────────────
 
@@ -827,7 +827,7 @@ class Replication:
     def _retire(self, replica: Replica, now: float) -> None:
         """Drop a replica whose epoch is over, when its successors do not need it any more (RN1)."""
         range_id, arc = replica.range_id, replica.configuration.arc
-        if replica.phase is not Phase.DECIDED:
+        if replica.phase is not ReplicaPhase.DECIDED:
             self._end(replica, now)
         unconfirmed = [
             (piece, each)

@@ -7,11 +7,11 @@ from typing import Final, Protocol
 from .identifier import NodeId
 from .peer_view import PeerView
 
-FULL_MEMBERSHIP_MAX: Final = 500
+FULL_MEMBERSHIP_NODES_MAX: Final = 500
 """Above this number of nodes, views of all of them cost more than the hops that they save."""
 
 
-class Router(Protocol):
+class OverlayRouter(Protocol):
     def next_hop(self, key: int) -> NodeId | None:
         """Return the node to send a message for this key to; None if this node owns the key."""
         ...
@@ -28,6 +28,6 @@ class OneHopRouter:
         return None if owner == self._view.own.node_id else owner
 
 
-def choose_router(full: Router, prefix: Router, nodes_count: int) -> Router:
+def choose_router(full: OverlayRouter, prefix: OverlayRouter, nodes_count: int) -> OverlayRouter:
     """Return the router for a network of this size."""
-    return full if nodes_count <= FULL_MEMBERSHIP_MAX else prefix
+    return full if nodes_count <= FULL_MEMBERSHIP_NODES_MAX else prefix

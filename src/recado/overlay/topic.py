@@ -21,12 +21,12 @@ from .command import (
     Action,
     Answer,
     CommandId,
+    CommandRefusal,
     CreateTopic,
-    Delivery,
+    DeliveryMethod,
     Grant,
     Handle,
     Handled,
-    RefusalReason,
     Refused,
     Revoke,
     SetField,
@@ -55,10 +55,10 @@ SELECTOR_FIELDS: Final = frozenset(
 """The fields of a `TopicMessage`."""
 
 
-class Subscription(Struct, frozen=True, array_like=True):
+class TopicSubscription(Struct, frozen=True, array_like=True):
     id: SubscriptionId
     selector: str | None
-    delivery: Delivery
+    delivery: DeliveryMethod
     since: int
     """The position of the command in the log."""
 
@@ -76,7 +76,7 @@ class TopicRecord(Struct, frozen=True, array_like=True):
     key: TopicKey
     retained_messages_max: int
     restricted: bool
-    subscriptions: tuple[Subscription, ...]
+    subscriptions: tuple[TopicSubscription, ...]
     fields: tuple[tuple[str, bytes], ...]
     grants: tuple[tuple[str, tuple[Action, ...]], ...]
     retained: tuple[RetainedMessage, ...]
@@ -97,7 +97,7 @@ class Topic:
         self.key = key
         self.retained_messages_max = retained_messages_max
         self.restricted = restricted
-        self.subscriptions: dict[SubscriptionId, Subscription] = {}
+        self.subscriptions: dict[SubscriptionId, TopicSubscription] = {}
         self.fields: dict[str, bytes] = {}
         self.grants: dict[str, tuple[Action, ...]] = {}
         self.retained: tuple[RetainedMessage, ...] = ()
@@ -146,14 +146,14 @@ class Topic:
             if action in self.grants.get(role, ()):
                 return None
         return Refused(
-            RefusalReason.NOT_PERMITTED,
+            CommandRefusal.NOT_PERMITTED,
             f"topic {self.name}: {action.value} needs a grant, and none of the roles {list(roles)} has it",
         )
 
     def grant(self, operation: Grant) -> Answer:
         if operation.role not in self.grants and len(self.grants) >= ROLES_MAX:
             return Refused(
-                RefusalReason.FULL,
+                CommandRefusal.FULL,
                 f"topic {self.name} has grants for {ROLES_MAX} roles, the maximum",
             )
         known = self.grants.get(operation.role, ())
@@ -189,15 +189,15 @@ class Topic:
         subscription = operation.subscription
         if len(self.subscriptions) >= SUBSCRIPTIONS_MAX:
             return Refused(
-                RefusalReason.FULL,
+                CommandRefusal.FULL,
                 f"topic {self.name} has {SUBSCRIPTIONS_MAX} subscriptions, the maximum",
             )
         if operation.selector is not None:
             try:
                 parse(operation.selector, SELECTOR_FIELDS)
             except SelectorError as error:
-                return Refused(RefusalReason.INVALID, f"invalid selector: {error.summary}")
-        self.subscriptions[subscription] = Subscription(
+                return Refused(CommandRefusal.INVALID, f"invalid selector: {error.summary}")
+        self.subscriptions[subscription] = TopicSubscription(
             subscription, operation.selector, operation.delivery, position
         )
         return DONE
@@ -220,14 +220,14 @@ class Topic:
                 continue
             if len(name.encode()) > NAME_BYTES_MAX or len(value) > FIELD_BYTES_MAX:
                 return Refused(
-                    RefusalReason.INVALID,
+                    CommandRefusal.INVALID,
                     f"topic {self.name}: field {name[:40]!r} of {len(value)} bytes; "
                     f"the maximum is {FIELD_BYTES_MAX}, and {NAME_BYTES_MAX} for the name",
                 )
             changed[name] = value
         if len(changed) > max(FIELDS_MAX, len(self.fields)):
             return Refused(
-                RefusalReason.FULL, f"topic {self.name} has {FIELDS_MAX} fields, the maximum"
+                CommandRefusal.FULL, f"topic {self.name} has {FIELDS_MAX} fields, the maximum"
             )
         self.fields = changed
         return None
@@ -262,12 +262,12 @@ def create_topic(
 ) -> Topic | Refused:
     if not name or len(name.encode()) > NAME_BYTES_MAX:
         return Refused(
-            RefusalReason.INVALID,
+            CommandRefusal.INVALID,
             f"the name of a topic has 1 to {NAME_BYTES_MAX} bytes, not {len(name.encode())}",
         )
     if not 0 <= operation.retained_messages_max <= RETAINED_MESSAGES_MAX:
         return Refused(
-            RefusalReason.INVALID, f"retained_messages_max is at most {RETAINED_MESSAGES_MAX}"
+            CommandRefusal.INVALID, f"retained_messages_max is at most {RETAINED_MESSAGES_MAX}"
         )
     topic = Topic(name, key, operation.retained_messages_max, operation.restricted)
     if operation.restricted:

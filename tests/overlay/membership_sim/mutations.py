@@ -15,7 +15,7 @@ from msgspec import Struct
 from bench.membership_sim import script
 from bench.membership_sim.judge import Rule
 from bench.membership_sim.script import Plot
-from recado.overlay.failure_detector import NEVER, FailureDetector, Probe, Suspicion
+from recado.overlay.failure_detector import NEVER, PeerProbe, Suspicion, SwimDetector
 from recado.overlay.gossip_queue import GossipQueue
 from recado.overlay.identifier import NodeId
 from recado.overlay.local_health import LocalHealth
@@ -24,7 +24,7 @@ from recado.overlay.membership_messages import Alive, Gossip, Suspected, Update
 from recado.overlay.own_time import OwnTime
 from recado.overlay.packet import Admission, Packet
 from recado.overlay.peer_address import PeerAddress
-from recado.overlay.peer_table import PeerTable
+from recado.overlay.peer_table import MemberTable
 
 
 class Mutation(Struct, frozen=True):
@@ -47,15 +47,15 @@ class Mutation(Struct, frozen=True):
             yield
 
 
-def ask_nobody(self: FailureDetector, number: int, count: int) -> None:
+def ask_nobody(self: SwimDetector, number: int, count: int) -> None:
     self._probes[number].ask_at = NEVER
 
 
-def convict_at_once(self: FailureDetector, node: NodeId, suspicion: Suspicion, time: float) -> bool:
+def convict_at_once(self: SwimDetector, node: NodeId, suspicion: Suspicion, time: float) -> bool:
     return True
 
 
-def convict_alone(self: FailureDetector, node: NodeId, suspicion: Suspicion, time: float) -> bool:
+def convict_alone(self: SwimDetector, node: NodeId, suspicion: Suspicion, time: float) -> bool:
     return time - suspicion.since >= self._options.suspicion
 
 
@@ -77,16 +77,16 @@ def accept(self: object, *arguments: object) -> bool:
     return True
 
 
-def accuse_nobody(self: FailureDetector, peer: PeerAddress) -> Update | None:
+def accuse_nobody(self: SwimDetector, peer: PeerAddress) -> Update | None:
     return None
 
 
-def is_newer_by_refutation(self: PeerTable, peer: PeerAddress, refutation: int) -> bool:
+def is_newer_by_refutation(self: MemberTable, peer: PeerAddress, refutation: int) -> bool:
     known = self.view.get(peer.node_id)
     return known is None or refutation > self.refutation_of(peer.node_id)
 
 
-def revive_whatever_is_said(self: PeerTable, peer: PeerAddress, refutation: int) -> bool:
+def revive_whatever_is_said(self: MemberTable, peer: PeerAddress, refutation: int) -> bool:
     known = self.view.get(peer.node_id)
     if known is not None:
         number = (known.incarnation, self.refutation_of(peer.node_id))
@@ -105,21 +105,21 @@ def take_forever(
     return tuple(updates if first is None else [first, *updates])
 
 
-def show_all_evidence(self: FailureDetector, update: Suspected, source: NodeId | None) -> None:
+def show_all_evidence(self: SwimDetector, update: Suspected, source: NodeId | None) -> None:
     departed = self._table.departed.get(update.node_id)
     if departed is not None and source is not None:
         self._send(source, Gossip((departed.evidence,)))
 
 
-def probe_one_forever(self: FailureDetector, time: float) -> None:
+def probe_one_forever(self: SwimDetector, time: float) -> None:
     others = [node for node in self._table.view if node != self._table.own.node_id]
     if others:
         peer = self._table.view.get(others[0])
         assert peer is not None
-        self._start(Probe(peer, time + 0.2, time + 0.5, is_routine=True))
+        self._start(PeerProbe(peer, time + 0.2, time + 0.5, is_routine=True))
 
 
-def add_whatever_is_said(self: PeerTable, update: Alive) -> object:
+def add_whatever_is_said(self: MemberTable, update: Alive) -> object:
     if update.peer.node_id == self.own.node_id:
         return None
     if not self._is_newer(update.peer, update.refutation):
@@ -132,7 +132,7 @@ def add_whatever_is_said(self: PeerTable, update: Alive) -> object:
 MUTATIONS = (
     Mutation(
         "no helpers are asked",
-        FailureDetector,
+        SwimDetector,
         "_ask_helpers",
         ask_nobody,
         frozenset({Rule.DOUBT, Rule.NOISE}),
@@ -141,7 +141,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a suspicion is a conviction",
-        FailureDetector,
+        SwimDetector,
         "_is_convicted",
         convict_at_once,
         frozenset({Rule.ACCURACY}),
@@ -150,7 +150,7 @@ MUTATIONS = (
     ),
     Mutation(
         "one vote suffices",
-        FailureDetector,
+        SwimDetector,
         "_is_convicted",
         convict_alone,
         frozenset({Rule.ACCURACY}),
@@ -177,7 +177,7 @@ MUTATIONS = (
     ),
     Mutation(
         "suspicions are not refuted",
-        PeerTable,
+        MemberTable,
         "refute",
         refuse,
         frozenset({Rule.ACCURACY, Rule.DOUBT, Rule.CONVERGENCE}),
@@ -186,7 +186,7 @@ MUTATIONS = (
     ),
     Mutation(
         "suspected nodes are not told",
-        FailureDetector,
+        SwimDetector,
         "_accusation",
         accuse_nobody,
         frozenset({Rule.CONVERGENCE, Rule.DOUBT}),
@@ -195,7 +195,7 @@ MUTATIONS = (
     ),
     Mutation(
         "incarnations are ignored",
-        PeerTable,
+        MemberTable,
         "_is_newer",
         is_newer_by_refutation,
         frozenset({Rule.CONVERGENCE, Rule.INCARNATION, Rule.DETECTION, Rule.JOIN}),
@@ -205,7 +205,7 @@ MUTATIONS = (
     ),
     Mutation(
         "departed nodes are revived by old news",
-        PeerTable,
+        MemberTable,
         "_is_newer",
         revive_whatever_is_said,
         frozenset({Rule.CONVERGENCE, Rule.DETECTION, Rule.LEAVE}),
@@ -214,7 +214,7 @@ MUTATIONS = (
     ),
     Mutation(
         "evicted nodes are not looked for",
-        FailureDetector,
+        SwimDetector,
         "_look_for_departed",
         ignore,
         frozenset({Rule.CONVERGENCE}),
@@ -223,7 +223,7 @@ MUTATIONS = (
     ),
     Mutation(
         "reset connections are ignored",
-        FailureDetector,
+        SwimDetector,
         "reset",
         ignore,
         frozenset({Rule.DETECTION}),
@@ -232,7 +232,7 @@ MUTATIONS = (
     ),
     Mutation(
         "one peer only is probed",
-        FailureDetector,
+        SwimDetector,
         "_probe_next",
         probe_one_forever,
         frozenset({Rule.DETECTION}),
@@ -259,7 +259,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the network of a peer that gossip names is ignored",
-        PeerTable,
+        MemberTable,
         "hear_alive",
         add_whatever_is_said,
         frozenset({Rule.FOREIGN}),
@@ -287,7 +287,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a joining node takes any incarnation",
-        PeerTable,
+        MemberTable,
         "incarnation_of",
         lambda self, node: None,
         frozenset({Rule.JOIN, Rule.CONVERGENCE, Rule.INCARNATION}),
@@ -305,7 +305,7 @@ MUTATIONS = (
     ),
     Mutation(
         "evidence is answered with evidence",
-        FailureDetector,
+        SwimDetector,
         "_show_evidence",
         show_all_evidence,
         frozenset({Rule.TRAFFIC}),

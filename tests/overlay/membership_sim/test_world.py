@@ -14,7 +14,7 @@ DISTINCT = tuple(dict.fromkeys(PLOTS))
 
 @pytest.mark.parametrize("plot", DISTINCT, ids=lambda plot: plot.__name__)
 def test_membership_survives(plot: Plot) -> None:
-    """FD1 to FD6, MB1 to MB3, in networks of 2 to 24 nodes."""
+    """OFD1 to FD6, OMB1 to MB3, in networks of 2 to 24 nodes."""
     for seed, size in enumerate((2, 3, 5, 8, 13, 24), 100):
         world = World(draw(seed, plot, size))
         violations = world.run().violations

@@ -15,16 +15,16 @@ import pytest
 
 from bench.overlay_sim.verdict import Rule
 from recado.overlay.answer_table import AnswerTable
-from recado.overlay.command import Answer, Command
+from recado.overlay.command import Answer, TopicCommand
 from recado.overlay.configuration import Arc, Configuration
-from recado.overlay.delivery import Dispatcher, Inbox, MatcherGroup
+from recado.overlay.delivery import MatcherGroup, NotificationDispatcher, NotificationInbox
 from recado.overlay.messages import (
     Accept,
     Accepted,
     AcceptedDecision,
     Notification,
     Notify,
-    Prepare,
+    PrepareBallot,
     Promised,
 )
 from recado.overlay.outstanding_commands import OutstandingCommands
@@ -61,7 +61,7 @@ class Mutation(msgspec.Struct, frozen=True):
 # ── replica and reconfiguration ───────────────────────────────────────────────────────────────────
 
 
-def _promise_without_sealing(self: Replica, message: Prepare) -> Promised | None:
+def _promise_without_sealing(self: Replica, message: PrepareBallot) -> Promised | None:
     if not self.is_voter or self.state is None or self.decision is not None:
         return None
     return Promised(self.range_id, message.ballot, self.log.end, self.accepted)
@@ -105,14 +105,14 @@ def _derive_from_the_lower(
 # ── state ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _find_nothing(self: AnswerTable, command: Command) -> Answer | None:
+def _find_nothing(self: AnswerTable, command: TopicCommand) -> Answer | None:
     return None
 
 
 _find = AnswerTable.find
 
 
-def _find_without_order(self: AnswerTable, command: Command) -> Answer | None:
+def _find_without_order(self: AnswerTable, command: TopicCommand) -> Answer | None:
     record = self._origins.get(command.id.origin.node_id)
     if record is not None:
         known = record.answers.get(command.id.number)
@@ -151,7 +151,7 @@ def _read_at_once(self: Owner) -> None:
         self.answers.append((command.id, state.read(command, read.operation)))
 
 
-def _never_wait(self: Owner, command: Command) -> bool:
+def _never_wait(self: Owner, command: TopicCommand) -> bool:
     return False
 
 
@@ -159,14 +159,14 @@ def _nothing(*_: object) -> None:
     pass
 
 
-def _deliver_all(self: Inbox, notification: Notification) -> list[Any]:
+def _deliver_all(self: NotificationInbox, notification: Notification) -> list[Any]:
     return [(each, notification) for each in notification.subscriptions]
 
 
-_receive = Inbox.receive
+_receive = NotificationInbox.receive
 
 
-def _receive_any(self: Inbox, sender: Any, message: Notify) -> Any:
+def _receive_any(self: NotificationInbox, sender: Any, message: Notify) -> Any:
     self._next[sender, message.range_id] = max(
         message.first, self._next.get((sender, message.range_id), 1)
     )
@@ -177,14 +177,14 @@ def _keep_the_group(group: MatcherGroup, position: int) -> MatcherGroup:
     return group
 
 
-_matcher = Dispatcher._matcher
+_matcher = NotificationDispatcher._matcher
 
 
-def _keep_the_matcher(self: Dispatcher, topic: Topic) -> Any:
+def _keep_the_matcher(self: NotificationDispatcher, topic: Topic) -> Any:
     return self._matchers.get(topic.name) or _matcher(self, topic)
 
 
-def _acknowledge_all(self: Dispatcher, peer: Any, message: Any) -> None:
+def _acknowledge_all(self: NotificationDispatcher, peer: Any, message: Any) -> None:
     stream = self._streams.get(peer)
     while stream is not None and stream.in_flight:
         item = stream.in_flight.popleft()
@@ -349,7 +349,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a subscriber does not recognize what it has had",
-        Inbox,
+        NotificationInbox,
         "_unseen",
         _deliver_all,
         frozenset({Rule.REPEATED}),
@@ -357,7 +357,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a subscriber takes notifications as they come",
-        Inbox,
+        NotificationInbox,
         "receive",
         _receive_any,
         frozenset({Rule.MISSED, Rule.ORDER}),
@@ -365,7 +365,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a subscription gets what was published before it",
-        Dispatcher,
+        NotificationDispatcher,
         "_older",
         staticmethod(_keep_the_group),
         frozenset({Rule.PHANTOM}),
@@ -373,7 +373,7 @@ MUTATIONS = (
     ),
     Mutation(
         "matchers are not renewed",
-        Dispatcher,
+        NotificationDispatcher,
         "_matcher",
         _keep_the_matcher,
         frozenset({Rule.MISSED, Rule.REPORT}),
@@ -381,7 +381,7 @@ MUTATIONS = (
     ),
     Mutation(
         "any acknowledgement is for all",
-        Dispatcher,
+        NotificationDispatcher,
         "acknowledge",
         _acknowledge_all,
         frozenset({Rule.MISSED}),
