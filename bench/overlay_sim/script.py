@@ -72,8 +72,9 @@ class CrashAt(msgspec.Struct, frozen=True):
 Fault = Crash | Join | Leave | Pause | Partition | Storm | CrashAt
 
 STEPS: Final = (
-    *("Invite", "PullState", "StateChunk", "Canvass", "Willing", "PrepareBallot", "Promised", "FetchLog"),
-    *("LogSuffix", "Accept", "Accepted", "Decided", "Announce", "StateConfirmed", "Append", "Stored"),
+    *("Invite", "PullState", "StateChunk", "Canvass", "Willing"),
+    *("PrepareBallot", "Promised", "FetchLog", "LogSuffix", "Accept", "Accepted"),
+    *("Decided", "Announce", "StateConfirmed", "Append", "Stored"),
     *("Commands", "Answers", "Notify", "Notified"),
 )
 

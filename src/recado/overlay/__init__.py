@@ -28,6 +28,9 @@ accepts every command and routes it to the owner. The state of topics is replica
     owner           orders, replicates and executes the commands of a range
     reconfiguration one node's attempt to decide what follows a configuration
     transfer        the state of a range on its way to another node
+    state_transfers all transfers of a node
+    hand_over       the preparation of a change by the owner
+    confirmations   which members have the state of their range
     placement       where ranges should be
     replication     all ranges of a node, and their supervision
     delivery        notifications until they are acknowledged

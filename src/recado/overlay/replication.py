@@ -36,6 +36,8 @@ from msgspec import Struct, structs
 
 from .command import TopicCommand
 from .configuration import Arc, Configuration, RangeId, first_configuration
+from .confirmations import Confirmations
+from .hand_over import HandOver, has_enough_copies, new_members
 from .messages import (
     Accept,
     Accepted,
@@ -70,7 +72,7 @@ from .range_map import RangeMap
 from .range_state import Entry, RangeState
 from .reconfiguration import Reconfiguration, Stage
 from .replica import Replica, ReplicaPhase
-from .transfer import EXPORT_IDLE_S, StateExport, StateImport
+from .state_transfers import StateTransfers
 
 ANNOUNCE_S: Final = 0.3
 INVITE_S: Final = 0.3
@@ -91,15 +93,6 @@ class ReplicationSettings(Struct, frozen=True):
     """The view must not have changed for so long before ranges are moved."""
     hand_over_s: float = 5.0
     """Within this time invited nodes must have caught up."""
-
-
-class HandOver(Struct):
-    """The preparation of a change by the owner."""
-
-    successors: tuple[Configuration, ...]
-    invited: list[PeerAddress]
-    deadline: float
-    invited_at: float
 
 
 class Replication:
@@ -126,15 +119,13 @@ class Replication:
         self._send = send
         self._reconfigurations: dict[RangeId, Reconfiguration] = {}
         self._hand_overs: dict[RangeId, HandOver] = {}
-        self._imports: dict[RangeId, StateImport] = {}
-        self._exports: dict[tuple[PeerAddress, RangeId], StateExport] = {}
-        self._confirmed: dict[RangeId, dict[PeerAddress, None]] = {}
+        self._transfers = StateTransfers(own, self._find_state)
+        self._confirmations = Confirmations()
         self._announced_at: dict[RangeId, float] = {}
         self._absorbed: dict[RangeId, RangeId | None] = {}
         """The range that each decision has merged, of the newest decisions."""
         self._trouble_since: dict[RangeId, float] = {}
         self._ring_changed_at = 0.0
-        self._next_request = 1
         self._changes = 0
         """Counts changes of the view and of what this node owns."""
         self._heard_at: dict[RangeId, float] = {}
@@ -186,18 +177,17 @@ class Replication:
                 self._begin(replica, now)
             else:
                 others = [each for each in configuration.members if each not in sources]
-                self._start_import(replica, [*sources, *others], now)
+                self._transfers.start_import(range_id, [*sources, *others], now)
         elif replica.state is None:
             if state is not None and replica.install(state, ()):
                 self._begin(replica, now)
-            elif range_id in self._imports:
-                for source in sources:
-                    self._imports[range_id].add_source(source)
+            elif self._transfers.is_importing(range_id):
+                self._transfers.start_import(range_id, sources, now)
         return replica
 
     def _begin(self, replica: Replica, now: float) -> None:
         """The replica has its state for the first time."""
-        self._imports.pop(replica.range_id, None)
+        self._transfers.cancel_import(replica.range_id)
         if replica.is_owned and replica.decision is None and replica.range_id not in self.owners:
             self.owners[replica.range_id] = Owner(replica, self.own, self._functions, now)
             self._changes += 1
@@ -209,8 +199,7 @@ class Replication:
         self._end(replica, now)
         del self.replicas[range_id]
         self._announced_at.pop(range_id, None)
-        for export in [each for each in self._exports if each[1] == range_id]:
-            del self._exports[export]
+        self._transfers.end_exports(range_id)
 
     def _end(self, replica: Replica, now: float) -> None:
         """Stop all activity of a replica; its commands must go elsewhere."""
@@ -220,7 +209,7 @@ class Replication:
             self.returned += owner.close(now)
         self._reconfigurations.pop(range_id, None)
         self._hand_overs.pop(range_id, None)
-        self._imports.pop(range_id, None)
+        self._transfers.cancel_import(range_id)
         self._trouble_since.pop(range_id, None)
         self._heard_at.pop(range_id, None)
         self._dirty.pop(range_id, None)
@@ -271,7 +260,7 @@ class Replication:
             case Reload(range_id):
                 replica = self.replicas.get(range_id)
                 if replica is not None and replica.decision is None:
-                    self._start_import(replica, [sender], now)
+                    self._transfers.start_import(range_id, [sender], now)
             case Canvass(configuration):
                 self._receive_canvass(sender, configuration, now)
             case PrepareBallot(configuration):
@@ -293,7 +282,7 @@ class Replication:
             case Announce(configuration):
                 self._receive_announce(sender, configuration, now)
             case StateConfirmed(range_id):
-                self._confirmed.setdefault(range_id, {})[sender] = None
+                self._confirmations.add(range_id, sender)
             case Invite(configuration):
                 self._heard_at[configuration.range_id] = now
                 if self._adopt(configuration, None, [sender], now) is None:
@@ -305,8 +294,10 @@ class Replication:
                 known = self.known.find(key)
                 if known is not None:
                     self._send(sender, RangesKnown((known,)))
-            case PullState() | StateChunk() | StateUnknown():
-                self._receive_transfer(sender, message, now)
+            case PullState():
+                self._send(sender, self._transfers.export(sender, message, now))
+            case StateChunk() | StateUnknown():
+                self._receive_state(message, now)
             case _:
                 raise AssertionError(f"{type(message).__name__} is not about ranges")
 
@@ -453,54 +444,17 @@ class Replication:
 
     # ── transfer ──────────────────────────────────────────────────────────────────────────────────
 
-    def _start_import(self, replica: Replica, sources: Sequence[PeerAddress], now: float) -> None:
-        if replica.range_id in self._imports:
-            for source in sources:
-                self._imports[replica.range_id].add_source(source)
+    def _receive_state(self, message: StateChunk | StateUnknown, now: float) -> None:
+        range_id = message.range_id
+        replica = self.replicas.get(range_id)
+        received = self._transfers.receive(message, now)
+        if received is None or replica is None:
             return
-        others = list(dict.fromkeys(source for source in sources if source != self.own))
-        self._imports[replica.range_id] = StateImport(
-            replica.range_id, others, self._take_request()
-        )
-        self._imports[replica.range_id].ask(now)
-
-    def _take_request(self) -> int:
-        self._next_request += 1
-        return self._next_request - 1
-
-    def _receive_transfer(
-        self, sender: PeerAddress, message: PullState | StateChunk | StateUnknown, now: float
-    ) -> None:
-        match message:
-            case PullState():
-                self._send(sender, self._export(sender, message, now))
-            case StateUnknown(range_id):
-                if range_id in self._imports:
-                    self._imports[range_id].unknown(message)
-            case StateChunk(range_id):
-                attempt, replica = self._imports.get(range_id), self.replicas.get(range_id)
-                if attempt is None or replica is None:
-                    return
-                whole = attempt.receive(message, now)
-                if whole is None:
-                    return
-                del self._imports[range_id]
-                if replica.install(*whole):
-                    self._begin(replica, now)
-                elif replica.state is None or not replica.is_open:
-                    self._start_import(replica, attempt.sources[1:] + attempt.sources[:1], now)
-
-    def _export(self, peer: PeerAddress, message: PullState, now: float) -> RangeMessage:
-        key = (peer, message.range_id)
-        export = self._exports.get(key)
-        if export is None or export.request != message.request:
-            found = self._find_state(message.range_id) if message.chunk == 0 else None
-            if found is None:
-                return StateUnknown(message.range_id, message.request)
-            export = StateExport(message.range_id, message.request, *found, now)
-            self._exports[key] = export
-        chunk = export.chunk(message.chunk, now)
-        return chunk or StateUnknown(message.range_id, message.request)
+        whole, sources = received
+        if replica.install(*whole):
+            self._begin(replica, now)
+        elif replica.state is None or not replica.is_open:
+            self._transfers.start_import(range_id, sources, now)
 
     def _find_state(self, range_id: RangeId) -> tuple[RangeState, Sequence[Entry]] | None:
         """Return a copy of the state of a configuration, from its replica or from that of its predecessor."""
@@ -530,8 +484,7 @@ class Replication:
                 self._send_all(owner.outbox)
                 if owner.needs_step:
                     self._dirty[range_id] = None
-        for attempt in self._imports.values():
-            self._send_all(attempt.outbox)
+        self._send_all(self._transfers.take_outbox())
 
     @property
     def needs_step(self) -> bool:
@@ -548,13 +501,7 @@ class Replication:
             self._dirty[range_id] = None
         for attempt in self._reconfigurations.values():
             attempt.tick(now)
-        for transfer in self._imports.values():
-            if transfer.tick(now, self._next_request):
-                self._next_request += 1
-        for key in [
-            key for key, each in self._exports.items() if now >= each.used_at + EXPORT_IDLE_S
-        ]:
-            del self._exports[key]
+        self._transfers.tick(now)
         for replica in list(self.replicas.values()):
             if self.known.is_superseded(replica.configuration):
                 self._retire(replica, now)
@@ -567,13 +514,7 @@ class Replication:
                 heard_at = self._heard_at.setdefault(replica.range_id, now)
                 if now >= heard_at + self.settings.hand_over_s:
                     self._drop(replica, now)  # the invitation was withdrawn
-        if len(self._confirmed) > 2 * len(self.known) + 64:
-            current = {configuration.range_id for _, configuration in self.known}
-            self._confirmed = {
-                range_id: peers
-                for range_id, peers in self._confirmed.items()
-                if range_id in current
-            }
+        self._confirmations.forget_old(self.known)
 
     def _ask_what_follows(self, upper: Replica, now: float) -> None:
         """A range has ended for a merge, and this node does not know what the range below has decided."""
@@ -635,7 +576,7 @@ class Replication:
         if now < self._ring_changed_at + self.settings.settle_s:
             return
         if hand_over is None:
-            invited = _strangers(configuration, wanted)
+            invited = new_members(configuration, wanted)
             hand_over = HandOver(wanted, invited, now + self.settings.hand_over_s, -INVITE_S)
             self._hand_overs[range_id] = hand_over
             for peer in invited:
@@ -643,7 +584,7 @@ class Replication:
         missing = [peer for peer in hand_over.invited if not owner.is_caught_up(peer)]
         is_late = now >= hand_over.deadline - self.settings.hand_over_s + PATIENCE_S
         if not missing or (
-            is_late and _is_ready(wanted, self._ready(replica, configuration.members))
+            is_late and has_enough_copies(wanted, self._ready(replica, configuration.members))
         ):
             self._propose(replica, now)
         elif now >= hand_over.deadline:
@@ -782,7 +723,7 @@ class Replication:
         """Return the desired successors if enough of their members have the state, otherwise those of a failover."""
         configuration = replica.configuration
         wanted = self.wanted(configuration)
-        if wanted is not None and _is_ready(wanted, self._ready(replica, promised)):
+        if wanted is not None and has_enough_copies(wanted, self._ready(replica, promised)):
             return wanted
         staying = [peer for peer in promised if peer in self.ring] or list(promised)
         return failover_successors(configuration, self.ring, self.settings.replicas, staying)
@@ -842,9 +783,8 @@ class Replication:
         self._announced_at[range_id] = now
         for piece, each in unconfirmed:
             if each.epoch > replica.configuration.epoch:
-                for member in each.members:
-                    if member not in self._confirmed.get(each.range_id, ()):
-                        self._send(member, Announce(each))
+                for member in self._confirmations.missing(each):
+                    self._send(member, Announce(each))
             else:  # what has followed for these keys is not known here
                 for member in replica.configuration.members:
                     if member != self.own:
@@ -853,23 +793,7 @@ class Replication:
     def _is_confirmed(self, configuration: Configuration, replica: Replica) -> bool:
         if configuration.epoch <= replica.configuration.epoch:
             return False
-        confirmed = self._confirmed.setdefault(configuration.range_id, {})
         own = self.replicas.get(configuration.range_id)
         if own is not None and own.state is not None and own.is_voter:
-            confirmed[self.own] = None
-        # The other members learn of it from the owner, so that must know.
-        is_known = configuration.owner in confirmed or configuration.owner not in self.alive
-        return is_known and configuration.is_majority(confirmed)
-
-
-def _is_ready(successors: Iterable[Configuration], ready: Sequence[PeerAddress]) -> bool:
-    """Whether the owner and a majority of the members of each have the state."""
-    return all(each.owner in ready and each.is_majority(ready) for each in successors)
-
-
-def _strangers(
-    configuration: Configuration, successors: Iterable[Configuration]
-) -> list[PeerAddress]:
-    """Return the members of the successors that are no members now."""
-    members = dict.fromkeys(member for each in successors for member in each.members)
-    return [member for member in members if member not in configuration.members]
+            self._confirmations.add(configuration.range_id, self.own)
+        return self._confirmations.suffice(configuration, self.alive)
