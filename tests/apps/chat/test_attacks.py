@@ -265,6 +265,55 @@ def test_pages_of_other_sites_are_refused(url: str, method: str, path: str) -> N
     asyncio.run(attack())
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({"origin": "http://["}, 403), ({"content-encoding": "gzip"}, 400)],
+)
+def test_odd_headers_are_no_internal_errors(url: str, headers: dict[str, str], status: int) -> None:
+    async def attack() -> None:
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(url + "api/session", data=b'{"name": "Eve"}', headers=headers) as response,
+        ):
+            assert response.status == status
+            assert (await response.json())["reason"]
+
+    asyncio.run(attack())
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("\0", 0), ("hel\0wor", 0), ("hello\0wor", 1), ('"', 0), ("text:hello", 0), ("hello OR x", 0)],
+)
+def test_a_search_has_no_syntax(url: str, room: NewRoom, text: str, count: int) -> None:
+    async def attack() -> None:
+        name = room()
+        async with Browser(url) as eve:
+            await eve.sign_in("Eve", (name,))
+            await eve.send(f"room:{name}", "hello world")
+            found = await eve.get("api/search", text=text)
+            assert len(found["messages"]) == count
+
+    asyncio.run(attack())
+
+
+@pytest.mark.parametrize("position", [-1, -(10**40), 10**40])
+def test_a_device_resumes_at_an_impossible_position(url: str, room: NewRoom, position: int) -> None:
+    async def attack() -> None:
+        name = room()
+        conversation = f"room:{name}"
+        async with Browser(url) as eve:
+            await eve.sign_in("Eve", (name,))
+            await eve.send(conversation, "hello")
+            await eve.socket.close()
+            await eve.connect({conversation: position})
+            missed = await eve.expect("missed")
+            assert missed["more"] == (position > 0)
+            assert len(missed["messages"]) == (position < 0)
+
+    asyncio.run(attack())
+
+
 def test_sessions_are_not_guessed(url: str) -> None:
     async def attack() -> None:
         async with Browser(url) as ana:

@@ -411,6 +411,7 @@ class Reader:
 
 def format_query(text: str) -> str:
     """Return a query of FTS5 for messages with all words of a text; the last may be unfinished."""
+    text = text.replace("\0", " ")  # which ends a query of SQLite
     words = ['"' + word.replace('"', '""') + '"' for word in text.split()]
     return " ".join(words) + "*" if words else ""
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from aiohttp.web_protocol import RequestPayloadError
 
 from recado.web import WebAssets, render_asset, security_headers
 
@@ -234,14 +235,19 @@ async def _answer_problems(request: web.Request, handler: Handler) -> web.Stream
         return _answer({"reason": problem.reason, "field": problem.field}, problem.status)
     except web.HTTPRequestEntityTooLarge:
         return _answer({"reason": f"a request has at most {BODY_MAX_BYTES:,} bytes"}, 413)
+    except RequestPayloadError:
+        return _answer({"reason": "the body of the request is malformed"}, 400)
 
 
 def _check_origin(request: web.Request) -> None:
     """Refuse a request from a page of another site. Programs that are no browsers send no `Origin`."""
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site", "same-origin")
-    is_foreign = origin is not None and urlsplit(origin).netloc.lower() != request.host.lower()
-    if is_foreign or site not in ("same-origin", "none"):
+    try:
+        host = request.host if origin is None else urlsplit(origin).netloc
+    except ValueError:  # an address such as `http://[`
+        host = ""
+    if host.lower() != request.host.lower() or site not in ("same-origin", "none"):
         raise RequestError(403, "the request comes from a page of another site")
 
 

@@ -53,7 +53,7 @@ class ChatWelcome:
             with suppress(RefusedError):
                 key = from_wire(conversation, user_id)
                 if self._directory.is_member(user_id, key):
-                    named[key] = position
+                    named[key] = max(0, position)
                     continue
             device.push(encode_frame({"type": "left", "conversation": conversation}))
         for key, described in zip(keys, conversations, strict=True):
