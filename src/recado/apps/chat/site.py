@@ -138,7 +138,13 @@ class ChatSite:
         return _answer({"url": f"{request.scheme}://{request.host}/link/{secret}"})
 
     async def _follow_link(self, request: web.Request) -> web.Response:
-        """Sign a second device in. A browser that has a session keeps it, and the link stays valid."""
+        """Sign a second device in. A browser that has a session keeps it, and the link stays valid.
+
+        A browser that comes from a page of another site does not send its cookie, so it is sent here once more.
+        Otherwise that page could replace the session of a user by one of its own.
+        """
+        if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+            return web.Response(headers={**API_HEADERS, **HEADERS, "refresh": "0"})
         response = web.Response(
             status=303, headers={**API_HEADERS, "location": "/", "referrer-policy": "no-referrer"}
         )

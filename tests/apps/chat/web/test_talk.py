@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from recado.apps.chat.server import RunningChat
+
 from .conftest import OpenPage, SignIn
 
 
@@ -284,3 +286,27 @@ def test_only_new_messages_are_announced(sign_in: SignIn, room: str) -> None:
     ion.see("Mine")
     assert spoken.inner_text() == f"{ana.name}: Now"
     assert ion.page.locator("[aria-live], [role=log]").count() == 1
+
+
+def test_a_link_on_a_page_of_another_site_replaces_no_session(
+    sign_in: SignIn, chat: RunningChat
+) -> None:
+    """The cookie is not sent with it: the page of the chat asks again."""
+    eve, ana = sign_in("Eve"), sign_in("Ana", expected=r"evil\.example")
+    link = eve.page.evaluate(
+        "fetch('api/link', {method: 'POST'}).then(async (answer) => (await answer.json()).url)"
+    )
+    ana.page.route(
+        "http://evil.example/",
+        lambda route: route.fulfill(
+            content_type="text/html", body=f'<a href="{link}">photographs</a>'
+        ),
+    )
+    ana.page.goto("http://evil.example/")
+    with ana.page.expect_request(chat.url):
+        ana.page.get_by_text("photographs").click()
+    ana.page.get_by_role("button", name="Settings and help").wait_for()
+    name = ana.page.evaluate(
+        "fetch('api/session').then(async (answer) => (await answer.json()).me.name)"
+    )
+    assert name == ana.name
