@@ -357,6 +357,18 @@ def test_a_link_for_another_device_works_once(url: str) -> None:
     asyncio.run(attack())
 
 
+def test_a_link_behind_a_proxy_with_tls_has_its_scheme(url: str) -> None:
+    async def attack() -> None:
+        async with Browser(url) as ana:
+            await ana.sign_in("Ana")
+            headers = {"x-forwarded-proto": "https"}
+            async with ana.http.post(url + "api/link", headers=headers) as response:
+                link = (await response.json())["url"]
+            assert link.startswith(url.replace("http://", "https://") + "link/")
+
+    asyncio.run(attack())
+
+
 @pytest.mark.parametrize(
     "name",
     ["", "   ", "x" * 41, "a\x00b", "a\nb", "\u202egnp.exe", "\u200b", "\x7f", "\ud800", "\u2028"],

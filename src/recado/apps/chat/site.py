@@ -135,7 +135,8 @@ class ChatSite:
         _check_origin(request)
         user = await self._require_user(request)
         secret = self._links.make(user, asyncio.get_running_loop().time())
-        return _answer({"url": f"{request.scheme}://{request.host}/link/{secret}"})
+        scheme = "https" if _is_secure(request) else "http"
+        return _answer({"url": f"{scheme}://{request.host}/link/{secret}"})
 
     async def _follow_link(self, request: web.Request) -> web.Response:
         """Sign a second device in. A browser that has a session keeps it, and the link stays valid.
@@ -257,13 +258,17 @@ def _check_origin(request: web.Request) -> None:
         raise RequestError(403, "the request comes from a page of another site")
 
 
+def _is_secure(request: web.Request) -> bool:
+    return request.secure or request.headers.get("x-forwarded-proto") == "https"
+
+
 def _set_cookie(request: web.Request, response: web.Response, secret: str) -> None:
     response.set_cookie(
         COOKIE_NAME,
         secret,
         max_age=COOKIE_MAX_AGE_S,
         path="/",
-        secure=request.secure or request.headers.get("x-forwarded-proto") == "https",
+        secure=_is_secure(request),
         httponly=True,
         samesite="Strict",
     )
