@@ -371,7 +371,30 @@ def test_a_link_behind_a_proxy_with_tls_has_its_scheme(url: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "   ", "x" * 41, "a\x00b", "a\nb", "\u202egnp.exe", "\u200b", "\x7f", "\ud800", "\u2028"],
+    [
+        *(
+            "",
+            "   ",
+            "x" * 41,
+            "a\x00b",
+            "a\nb",
+            "\u202egnp.exe",
+            "\u200b",
+            "\x7f",
+            "\ud800",
+            "\u2028",
+        ),
+        *(
+            "A\u200dna",
+            "A\ufe0fna",
+            "Ana\u200d",
+            "🚀\u200d",
+            "\u3164",
+            "\u2800",
+            "A\u034fna",
+            "\u1160Ana",
+        ),
+    ],
 )
 def test_names_that_deceive_or_disturb_are_refused(url: str, name: str) -> None:
     with pytest.raises(RefusedError):
@@ -386,6 +409,19 @@ def test_names_that_deceive_or_disturb_are_refused(url: str, name: str) -> None:
             assert (await response.json())["field"] == "name"
 
     asyncio.run(attack())
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (" Ana\u00a0 \u3000Bob ", "Ana Bob"),
+        ("Ame\u0301lie", "Amélie"),
+        ("👩‍🚀 ❤️‍🔥 👍🏽 1️⃣", "👩‍🚀 ❤️‍🔥 👍🏽 1️⃣"),
+        ("श्‍र", "श्‍र"),
+    ],
+)
+def test_names_are_shown_in_one_form(name: str, shown: str) -> None:
+    assert check_user_name(name) == shown
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,13 @@ SEARCH_CHARACTERS_MAX: Final = 200
 CLIENT_ID_CHARACTERS_MAX: Final = 64
 
 _INVISIBLE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_EMOJI_JOINERS: Final = frozenset("\u200d\ufe0f")
+_BLANK: Final = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+) | frozenset(map(chr, (*range(0xFE00, 0xFE0F), *range(0xE0100, 0xE01F0))))
+"""Letters, marks and symbols that most fonts show as nothing."""
+_EMOJI_SELECTOR: Final = "\ufe0f"
+_JOINER: Final = "\u200d"
+_KEYCAP: Final = "\u20e3"
 _KEPT_CONTROLS: Final = frozenset("\n\t")
 
 
@@ -34,7 +40,7 @@ class RefusedError(Exception):
 
 
 def check_user_name(name: str) -> str:
-    """Return the name of a user as it is shown: trimmed, composed, without invisible characters."""
+    """Return the name of a user as it is shown: composed, with single spaces, without invisible characters."""
     return _check_label(name, "name", NAME_CHARACTERS_MAX)
 
 
@@ -59,14 +65,33 @@ def _check_label(text: str, field: str, characters_max: int) -> str:
         raise RefusedError(
             field, f"the {field} has {len(label)} characters; at most {characters_max} are possible"
         )
-    for character in label:
-        if character not in _EMOJI_JOINERS and (
-            unicodedata.category(character) in _INVISIBLE_CATEGORIES
-        ):
+    for index, character in enumerate(label):
+        if _is_invisible(character) and not _is_joined(label, index):
             raise RefusedError(field, f"the {field} has the invisible character {character!a}")
     if not any(unicodedata.category(each)[0] in "LNSP" for each in label):
         raise RefusedError(field, f"the {field} has no visible character")
-    return label
+    spaced = "".join(" " if unicodedata.category(each) == "Zs" else each for each in label)
+    return " ".join(spaced.split())
+
+
+def _is_invisible(character: str) -> bool:
+    return (
+        unicodedata.category(character) in _INVISIBLE_CATEGORIES
+        or character in _BLANK
+        or character == _EMOJI_SELECTOR
+    )
+
+
+def _is_joined(label: str, index: int) -> bool:
+    """Whether an invisible character belongs to an emoji or a conjunct: after a letter it would imitate a name."""
+    before, after = label[index - 1 : index], label[index + 1 : index + 2]
+    kind = unicodedata.category(before) if before else ""
+    if label[index] == _EMOJI_SELECTOR:
+        return kind == "So" or after == _KEYCAP
+    if label[index] == _JOINER:
+        is_followed = after != "" and unicodedata.category(after)[0] in "LS"
+        return kind in ("So", "Sk", "Mn", "Mc") and is_followed
+    return False
 
 
 def check_text(text: str) -> str:

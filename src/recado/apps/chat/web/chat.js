@@ -441,15 +441,18 @@ export function clearAmqp() {
 
 export const nameOf = (id) => state.users.get(id)?.name ?? "unknown";
 
+// Wide and other letters of compatibility count as the plain ones, and invisible parts of emoji as nothing.
+const foldName = (name) => name.normalize("NFKC").replace(/[\u200d\ufe0f]/gu, "").toLocaleLowerCase();
+
 // Anybody may choose any name. Where two users have the same one, the first characters of the id tell them apart.
 export function distinctionOf(id) {
-  const name = nameOf(id).toLocaleLowerCase();
+  const name = foldName(nameOf(id));
   if (namesVersion !== state.users || namesSize !== state.users.size) {
     namesVersion = state.users;
     namesSize = state.users.size;
     idsByName.clear();
     for (const each of state.users.values()) {
-      const key = each.name.toLocaleLowerCase();
+      const key = foldName(each.name);
       idsByName.set(key, (idsByName.get(key) ?? 0) + 1);
     }
   }
