@@ -126,6 +126,18 @@ def test_markup_is_text_and_only_web_addresses_are_links(sign_in: SignIn, room: 
     ]
 
 
+def test_the_direction_of_a_text_ends_with_it(sign_in: SignIn, room: str) -> None:
+    ana = sign_in("Ana", room)
+    ana.write("\u202eabc")
+    ana.page.locator(".message.sent").wait_for()
+    assert ana.page.locator(".message .text").evaluate("""text => {
+        const range = document.createRange();
+        range.selectNode(text.firstChild);
+        const mark = text.querySelector(".state").getBoundingClientRect();
+        return range.getBoundingClientRect().right <= mark.left;
+    }""")
+
+
 def test_enter_during_composition_does_not_send(sign_in: SignIn, room: str) -> None:
     ana = sign_in("Ana", room)
     session = ana.page.context.new_cdp_session(ana.page)

@@ -66,7 +66,7 @@ export class MessageRow extends Component {
           ${message.quote && html`<${Quote} quote=${message.quote} actions=${actions} />`}
           ${isDeleted
             ? html`<p class="text muted">${change ? "Deleting…" : "This message was deleted."}</p>`
-            : html`<p class="text ${isOnlyEmoji(text) ? "big" : ""}" dir="auto"><${Text} parts=${parse(text, state.me.name)} />${message.edited && html` <span class="edited" title=${momentOf(message.edited)}>edited</span>`}${(row.isMine || row.state !== "sent") && html`<${State} name=${row.state} />`}</p>`}
+            : html`<p class="text ${isOnlyEmoji(text) ? "big" : ""}" dir="auto"><span class="isolated"><${Text} parts=${parse(text, state.me.name)} /></span>${message.edited && html` <span class="edited" title=${momentOf(message.edited)}>edited</span>`}${(row.isMine || row.state !== "sent") && html`<${State} name=${row.state} />`}</p>`}
           ${row.state === "failed" && html`<${Failure} row=${row} actions=${actions} />`}
         </div>
         <div class="aside">
