@@ -50,6 +50,12 @@ def test_a_port_in_use_and_a_missing_broker_are_errors_of_one_line(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
     assert all(line.startswith("recado: ") for line in lines)
-    assert "address already in use" in lines[0]
+    assert f"127.0.0.1:{port}: address already in use: choose another port with --port" in lines[0]
     assert port in lines[1]
     assert "amqps://" in lines[2]
+
+
+def test_an_impossible_port_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["chat", "--port", "99999"])
+    assert "argument --port: 99999 is not between 0 and 65535" in capsys.readouterr().err

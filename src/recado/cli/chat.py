@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import logging
+import socket
 import sqlite3
 import sys
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ from recado.server.open_files import raise_file_limit
 
 EXTRA_HINT = "the chat needs aiohttp and pyarrow: pip install 'recado[chat]'"
 DEFAULT_PORT = 8080
+PORT_MAX = 65_535
 
 
 def run_chat_command(options: Sequence[str]) -> int:
@@ -39,7 +42,23 @@ def run_chat_command(options: Sequence[str]) -> int:
     except sqlite3.Error as error:
         return print_error(f"{args.data}: {error}", EXIT_FAILED)
     except OSError as error:
-        return print_error(describe_os_error(error), EXIT_FAILED)
+        return print_error(describe_start_error(error, args), EXIT_FAILED)
+
+
+def describe_start_error(error: OSError, args: argparse.Namespace) -> str:
+    """Return why the chat does not start, and the option to change."""
+    if error.errno == errno.EADDRINUSE:
+        return f"{args.host}:{args.port}: address already in use: choose another port with --port"
+    if isinstance(error, socket.gaierror):
+        return f"--host {args.host}: {error.strerror}"
+    return describe_os_error(error)
+
+
+def parse_port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{port} is not between 0 and {PORT_MAX}")
+    return port
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -53,7 +72,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
     parser.add_argument(
-        "--port", type=int, default=DEFAULT_PORT, help="0: a free one; default: %(default)s"
+        "--port",
+        type=parse_port,
+        metavar="PORT",
+        default=DEFAULT_PORT,
+        help="0: a free one; default: %(default)s",
     )
     parser.add_argument("--demo", action="store_true", help="add rooms with talkative bots")
     return parser
