@@ -338,6 +338,26 @@ def test_sessions_are_not_guessed(url: str) -> None:
     asyncio.run(attack())
 
 
+def test_signing_out_ends_the_sockets_of_this_session_only(url: str) -> None:
+    async def attack() -> None:
+        async with Browser(url) as ana:
+            await ana.sign_in("Ana")
+            phone = await ana.second_device()
+            async with phone, Browser(url, cookies=ana.cookies) as tab:
+                await tab.connect()
+                secret = ana.cookies.filter_cookies(URL(url))["recado-chat"].value
+                headers = {"cookie": f"recado-chat={secret}"}
+                async with aiohttp.ClientSession() as http:
+                    for status in (200, 401):
+                        async with http.delete(url + "api/session", headers=headers) as response:
+                            assert response.status == status
+                assert await is_closed(ana)
+                assert await is_closed(tab)
+                await phone.join("still-here")
+
+    asyncio.run(attack())
+
+
 def test_a_link_for_another_device_works_once(url: str) -> None:
     async def attack() -> None:
         async with Browser(url) as ana, Browser(url) as phone, Browser(url) as eve:

@@ -164,13 +164,16 @@ class Chat:
         return None if user_id is None else self.directory.find_user(user_id)
 
     async def sign_out(self, user: ChatUser, secret: str) -> None:
-        """End a session; with the last one of the user, the queue of the user is deleted."""
-        left = await self._write(self._writer.delete_session, session_digest(secret))
-        if left == 0:
-            online = self.online.get(user.id)
-            if online is not None:
-                for device in list(online.devices):
+        """End a session and its devices; with the last one of the user, the queue of the user is deleted."""
+        digest = session_digest(secret)
+        left = await self._write(self._writer.delete_session, digest)
+        online = self.online.get(user.id)
+        if online is not None:
+            for device in list(online.devices):
+                if left == 0 or device.session == digest:
                     device.close("signed out")
+        if left == 0:
+            if online is not None:
                 await self._release(online)
             with suppress(ClientError):
                 await self._link.delete_user(user.id)

@@ -42,6 +42,8 @@ class Device(ABC):
     def __init__(self) -> None:
         self.seen: dict[str, int] = {}
         self.catching_up: set[str] = set()
+        self.session = b""
+        """The digest of the session that it was opened with; a bot has none."""
         self.is_ready = False
         """Whether it has got the list of conversations, so that it understands what follows."""
         self.shows_traffic = False

@@ -231,14 +231,14 @@ class ReadModelWriter:
         row = (session_digest, user_id, now_ms)
         self._database.execute("insert into sessions values (?, ?, ?)", row)
 
-    def delete_session(self, session_digest: bytes) -> int:
-        """Delete a session; return how many its user still has."""
+    def delete_session(self, session_digest: bytes) -> int | None:
+        """Delete a session; return how many its user still has, None if it was deleted before."""
         with self._database as database:
             rows = database.execute(
                 "delete from sessions where digest = ? returning user_id", (session_digest,)
             ).fetchall()
             if not rows:
-                return 0
+                return None
             count = database.execute(
                 "select count(*) from sessions where user_id = ?", rows[0]
             ).fetchone()

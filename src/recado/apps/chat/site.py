@@ -26,7 +26,7 @@ from .frames import show_message
 from .messages import ChatUser
 from .names import SEARCH_CHARACTERS_MAX, RefusedError
 from .read_model import POSITION_MAX, MessagePage, format_query
-from .sessions import DeviceLinks
+from .sessions import DeviceLinks, session_digest
 from .socket import refuse_socket, serve_socket
 
 WEB_FOLDER: Final = Path(__file__).parent / "web"
@@ -227,7 +227,8 @@ class ChatSite:
             raise RequestError(503, f"{SOCKETS_MAX_COUNT:,} browsers are connected already")
         self._socket_count += 1
         try:
-            return await serve_socket(self._chat, user, request)
+            digest = session_digest(request.cookies[COOKIE_NAME])
+            return await serve_socket(self._chat, user, digest, request)
         finally:
             self._socket_count -= 1
 

@@ -217,8 +217,10 @@ class Conversationalist:
         self._device.push(encode_frame({**answer, "retry": error.retry}))
 
 
-async def serve_socket(chat: Chat, user: ChatUser, request: web.Request) -> web.WebSocketResponse:
-    """Turn a request into a WebSocket, and serve it until it ends."""
+async def serve_socket(
+    chat: Chat, user: ChatUser, session: bytes, request: web.Request
+) -> web.WebSocketResponse:
+    """Turn a request into a WebSocket of a user, and serve it until it or its session ends."""
     socket = web.WebSocketResponse(
         heartbeat=HEARTBEAT_S, compress=False, max_msg_size=FRAME_MAX_BYTES
     )
@@ -227,6 +229,7 @@ async def serve_socket(chat: Chat, user: ChatUser, request: web.Request) -> web.
     if transport is None:
         return socket
     device = SocketDevice(socket, transport)
+    device.session = session
     online = chat.connect(user, device)
     try:
         await Conversationalist(chat, online, device).run(socket)
