@@ -46,7 +46,7 @@ export function Composer({ conversation, target, setTarget, editLast, onSent }) 
   }, []);
 
   const editing = target?.kind === "edit" ? target.row.key : null;
-  useEffect(() => {
+  useLayoutEffect(() => { // with the field as it is shown: what is typed next must not be replaced
     if (editing) {
       kept.current = area.current.value;
       put(target.row.change?.text ?? target.row.message.text);
