@@ -14,7 +14,7 @@ import pytest
 from yarl import URL
 
 import recado
-from recado.apps.chat import site
+from recado.apps.chat import listener, site
 from recado.apps.chat import socket as chat_socket
 from recado.apps.chat.chat import DEVICES_PER_USER_MAX_COUNT
 from recado.apps.chat.device import SENDS_BURST_COUNT
@@ -557,6 +557,33 @@ def read_to_end(stubborn: socket.socket) -> int:
         while data := stubborn.recv(1 << 20):
             count += len(data)
     return count
+
+
+@pytest.mark.usefixtures("witness")
+def test_half_a_request_is_not_waited_for_long(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LI1: a browser that has sent its request keeps its connection."""
+    monkeypatch.setattr(listener, "REQUEST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(site, "BODY_TIMEOUT_S", 0.2)
+
+    async def attack() -> None:
+        async with Browser(url) as eve:
+            await eve.sign_in("Eve")
+            slow_head = b"GET / HTTP/1.1\r\nhost: x\r\nx-"
+            slow_body = b"POST /api/session HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{"
+            for sent, answer in ((b"", b""), (slow_head, b""), (slow_body, b" 408 ")):
+                assert answer in await asyncio.to_thread(read_after, URL(url), sent)
+            await eve.join("still-here")
+
+    asyncio.run(attack())
+
+
+def read_after(address: URL, sent: bytes) -> bytes:
+    """Send a part of a request; return the beginning of the answer, nothing if the connection is closed."""
+    with socket.create_connection((address.host, address.port), timeout=60) as opened:
+        opened.sendall(sent)
+        received = opened.recv(65_536)
+        assert (received == b"") == (b"POST" not in sent)
+        return received
 
 
 def test_the_oldest_device_gives_way_and_the_number_of_browsers_is_limited(

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from aiohttp import web
 
 import recado
 import recado.feeds
@@ -21,6 +20,7 @@ from .bots import Demo
 from .broker_link import BrokerLink
 from .chat import Chat, ChatSettings
 from .history import ChatHistory
+from .listener import listen
 from .names import FEED_NAME
 from .site import ChatSite
 from .talk import LOBBY
@@ -29,8 +29,6 @@ ARCHIVE_NAME: Final = "chat"
 DATABASE_FILE: Final = "chat.sqlite"
 ARCHIVE_FOLDER: Final = "archive"
 BROKER_FOLDER: Final = "broker"
-BACKLOG_COUNT: Final = 1_024
-SHUTDOWN_TIMEOUT_S: Final = 1.0
 
 log = logging.getLogger("recado.chat")
 
@@ -101,21 +99,9 @@ async def run_chat(options: ServerOptions) -> AsyncIterator[RunningChat]:
             await _wait_for(demo.prepare(), failure)
             talking = asyncio.create_task(_supervise(demo.run(), failure))
             stack.push_async_callback(_cancel, [talking])
-        url = await _listen(stack, chat, options)
+        site = ChatSite(chat)
+        url = await stack.enter_async_context(listen(site.application, options.host, options.port))
         yield RunningChat(chat, url, broker_url, folder, failure)
-
-
-async def _listen(stack: AsyncExitStack, chat: Chat, options: ServerOptions) -> str:
-    runner = web.AppRunner(
-        ChatSite(chat).application, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S
-    )
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    site = web.TCPSite(runner, options.host, options.port, backlog=BACKLOG_COUNT)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/"
 
 
 async def _supervise(work: Coroutine[Any, Any, None], failure: asyncio.Future[Exception]) -> None:

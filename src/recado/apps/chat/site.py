@@ -34,6 +34,7 @@ VENDORED: Final = ("hooks", "htm", "preact")
 COOKIE_NAME: Final = "recado-chat"
 COOKIE_MAX_AGE_S: Final = 30 * 24 * 3600
 BODY_MAX_BYTES: Final = 16 << 10
+BODY_TIMEOUT_S: Final = 30.0
 PAGE_MAX_COUNT: Final = 200
 SEARCH_MAX_COUNT: Final = 50
 SOCKETS_MAX_COUNT: Final = 4_096
@@ -115,7 +116,11 @@ class ChatSite:
         if not self._sign_ins.take(asyncio.get_running_loop().time()):
             raise RequestError(429, "too many users sign in at the moment: try again in a second")
         try:
-            wanted = _SIGN_IN_DECODER.decode(await request.read())
+            async with asyncio.timeout(BODY_TIMEOUT_S):
+                body = await request.read()
+            wanted = _SIGN_IN_DECODER.decode(body)
+        except TimeoutError as error:
+            raise RequestError(408, "the request took too long to arrive") from error
         except msgspec.DecodeError as error:
             raise RequestError(400, f"invalid request: {error!s:.200}", "name") from error
         user, secret = await self._chat.sign_in(wanted.name)
