@@ -577,6 +577,23 @@ def test_half_a_request_is_not_waited_for_long(url: str, monkeypatch: pytest.Mon
     asyncio.run(attack())
 
 
+def test_a_browser_that_goes_away_is_no_error_of_the_server(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def attack() -> None:
+        address = URL(url)
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(b"POST /api/session HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{")
+        writer.write_eof()
+        assert await reader.read() == b""
+        writer.close()
+        async with Browser(url) as ana:
+            await ana.sign_in("Ana")
+
+    asyncio.run(attack())
+    assert caplog.text == ""
+
+
 def read_after(address: URL, sent: bytes) -> bytes:
     """Send a part of a request; return the beginning of the answer, nothing if the connection is closed."""
     with socket.create_connection((address.host, address.port), timeout=60) as opened:

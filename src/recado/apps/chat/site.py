@@ -121,6 +121,8 @@ class ChatSite:
             wanted = _SIGN_IN_DECODER.decode(body)
         except TimeoutError as error:
             raise RequestError(408, "the request took too long to arrive") from error
+        except ConnectionError as error:
+            raise RequestError(400, "the connection was lost") from error
         except msgspec.DecodeError as error:
             raise RequestError(400, f"invalid request: {error!s:.200}", "name") from error
         user, secret = await self._chat.sign_in(wanted.name)
