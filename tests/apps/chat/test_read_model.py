@@ -140,3 +140,17 @@ def test_messages_are_made_again_from_the_history(tmp_path: Path) -> None:
         path.unlink()
     with chat_in_thread(ServerOptions(data=str(tmp_path))) as running:
         asyncio.run(read(running.url))
+
+
+def test_a_session_expires_and_is_deleted_once(tmp_path: Path) -> None:
+    writer = ReadModelWriter(tmp_path / "chat.sqlite")
+    writer.add_user(ANA, b"first", now_ms=1_000)
+    writer.add_session(ANA.id, b"second", now_ms=2_000)
+    reader = Reader(tmp_path / "chat.sqlite")
+    assert reader.find_session(b"first", since_ms=1_000) == ANA.id
+    assert reader.find_session(b"first", since_ms=1_001) is None
+    assert reader.find_session(b"second", since_ms=1_001) == ANA.id
+    assert [writer.delete_session(b"first") for _ in range(2)] == [1, None]
+    assert writer.delete_session(b"second") == 0
+    reader.close()
+    writer.close()

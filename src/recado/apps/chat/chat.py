@@ -55,7 +55,7 @@ from .names import (
 )
 from .presentation import route_of
 from .read_model import Reader, ReadModelWriter
-from .sessions import make_session, session_digest
+from .sessions import SESSION_S, make_session, session_digest
 from .welcome import ChatWelcome
 
 READER_THREADS_COUNT: Final = 2
@@ -160,7 +160,8 @@ class Chat:
         return secret
 
     async def find_session(self, secret: str) -> ChatUser | None:
-        user_id = await self.read(self._reader.find_session, session_digest(secret))
+        since_ms = _now_ms() - SESSION_S * 1000
+        user_id = await self.read(self._reader.find_session, session_digest(secret), since_ms)
         return None if user_id is None else self.directory.find_user(user_id)
 
     async def sign_out(self, user: ChatUser, secret: str) -> None:

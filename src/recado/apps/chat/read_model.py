@@ -317,11 +317,14 @@ class Reader:
     def find_message(self, message_id: str) -> StoredMessage | None:
         return load_message(self._connect(), message_id)
 
-    def find_session(self, session_digest: bytes) -> str | None:
-        """Return the user of a session."""
+    def find_session(self, session_digest: bytes, since_ms: int) -> str | None:
+        """Return the user of a session that is not older than `since_ms`."""
         row = (
             self._connect()
-            .execute("select user_id from sessions where digest = ?", (session_digest,))
+            .execute(
+                "select user_id from sessions where digest = ? and created_ms >= ?",
+                (session_digest, since_ms),
+            )
             .fetchone()
         )
         return None if row is None else str(row[0])

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from .messages import ChatUser
 
 SECRET_BYTES: Final = 32
+SESSION_S: Final = 30 * 24 * 3600
 LINK_S: Final = 300.0
 LINKS_MAX_COUNT: Final = 10_000
 

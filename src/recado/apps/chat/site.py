@@ -26,13 +26,12 @@ from .frames import show_message
 from .messages import ChatUser
 from .names import SEARCH_CHARACTERS_MAX, RefusedError
 from .read_model import POSITION_MAX, MessagePage, format_query
-from .sessions import DeviceLinks, session_digest
+from .sessions import SESSION_S, DeviceLinks, session_digest
 from .socket import refuse_socket, serve_socket
 
 WEB_FOLDER: Final = Path(__file__).parent / "web"
 VENDORED: Final = ("hooks", "htm", "preact")
 COOKIE_NAME: Final = "recado-chat"
-COOKIE_MAX_AGE_S: Final = 30 * 24 * 3600
 BODY_MAX_BYTES: Final = 16 << 10
 BODY_TIMEOUT_S: Final = 30.0
 PAGE_MAX_COUNT: Final = 200
@@ -274,7 +273,7 @@ def _set_cookie(request: web.Request, response: web.Response, secret: str) -> No
     response.set_cookie(
         COOKIE_NAME,
         secret,
-        max_age=COOKIE_MAX_AGE_S,
+        max_age=SESSION_S,
         path="/",
         secure=_is_secure(request),
         httponly=True,
