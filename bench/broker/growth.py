@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from bench.book import Book
-from bench.broker.life import fresh, sides
+from bench.broker.fresh_broker import fresh, sides
 from bench.generator import generate, idle_connections
 from bench.plan import Plan
 from bench.processes import resident_megabytes

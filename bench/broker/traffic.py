@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from bench.book import Book
-from bench.broker.life import fresh, sides
+from bench.broker.fresh_broker import fresh, sides
 from bench.load import Load, measure
 from bench.plan import Plan
 from bench.scenario import Comparison, Scenario

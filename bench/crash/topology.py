@@ -29,7 +29,7 @@ class Queue:
         return "x-message-ttl" in self.arguments
 
 
-def letters(target: str) -> FieldTable:
+def dead_letters(target: str) -> FieldTable:
     return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": target}
 
 
@@ -45,8 +45,8 @@ QUEUES: Final = (
     Queue("ledger-a"),
     Queue("ledger-b"),
     Queue("narrow", {"x-max-length": 40, "x-overflow": "reject-publish"}),
-    Queue("picked", letters(DEAD)),
-    Queue("brief", {"x-message-ttl": EXPIRY_MS, **letters(EXPIRED)}),
+    Queue("picked", dead_letters(DEAD)),
+    Queue("brief", {"x-message-ttl": EXPIRY_MS, **dead_letters(EXPIRED)}),
     Queue(RECEIPTS),
     Queue(DEAD),
     Queue(EXPIRED),

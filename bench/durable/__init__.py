@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench import processes
 from bench.book import Book
-from bench.broker.life import fresh, sides
+from bench.broker.fresh_broker import fresh, sides
 from bench.durable import memory, restart, traffic
 from bench.plan import Plan
 from workshop import peers

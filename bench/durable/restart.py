@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.book import Book
-from bench.broker.life import fresh
+from bench.broker.fresh_broker import fresh
 from bench.durable.shape import RUNS, SINGLES, Shape
 from bench.generator import generate
 from bench.plan import Plan

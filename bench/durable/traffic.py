@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from itertools import product
 
 from bench.book import Book
-from bench.broker.life import sides
+from bench.broker.fresh_broker import sides
 from bench.load import Load, measure, sample
 from bench.plan import Plan
 from bench.scenario import Comparison, Scenario, Side

@@ -27,7 +27,7 @@ from types import MappingProxyType
 
 from bench import processes
 from bench.book import Book, NotMeasuredError
-from bench.broker.life import fresh
+from bench.broker.fresh_broker import fresh
 from bench.fairness import uvloop
 from bench.fairness.attacks import ATTACKS, BY_NAME, PATIENCE_S
 from bench.fairness.measurement import attack, waits_during

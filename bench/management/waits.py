@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bench.book import Book
-from bench.broker.life import sides
+from bench.broker.fresh_broker import sides
 from bench.fairness.measurement import waits_during
 from bench.generator import Figures
 from bench.load import QUICK_SETTLE_S, SETTLE_S, Load, count_for, sample

@@ -135,7 +135,7 @@ class World:
             script.weather,
         )
         self._random = Random(f"world {script.seed}")
-        self._lives: dict[str, int] = {}
+        self._incarnations: dict[str, int] = {}
         self._ids: dict[str, NodeId] = {}
         self._names: dict[NodeId, str] = {}
         self._cut: dict[tuple[str, str], None] = {}
@@ -152,7 +152,7 @@ class World:
         self._trap_counts: list[int] = []
         self._topics = [f"topic {number}" for number in range(script.topics)]
 
-    # ── life ──────────────────────────────────────────────────────────────────────────────────────
+    # ── nodes ──────────────────────────────────────────────────────────────────────────────────────
 
     def run(self) -> None:
         script, random = self.script, self._random
@@ -181,17 +181,19 @@ class World:
         if name not in self._ids:
             self._ids[name] = node_id(secret, host)
             self._names[self._ids[name]] = name
-        life = self._lives[name] = self._lives.get(name, 0) + 1
-        address = PeerAddress(self._ids[name], Incarnation(life), NETWORK, host)
+        incarnation = self._incarnations[name] = self._incarnations.get(name, 0) + 1
+        address = PeerAddress(self._ids[name], Incarnation(incarnation), NETWORK, host)
         rate = self._random.uniform(0.98, 1.02) if self.script.drift else 1.0
         station = Station(name, address, self.schedule, self._perform, rate)
         self.stations[name] = station
         if not self.script.detects:
             self._open(station, first)
             return
-        draw_number = Random(f"{self.script.seed} {name} {life}").random
+        draw_number = Random(f"{self.script.seed} {name} {incarnation}").random
         options = MembershipOptions(secret)
-        station.membership = Membership(host, Incarnation(life), draw_number, station.now, options)
+        station.membership = Membership(
+            host, Incarnation(incarnation), draw_number, station.now, options
+        )
         if first:
             station.handle_membership(Start(NETWORK))
         else:

@@ -21,7 +21,7 @@ from pathlib import Path
 from bench import processes
 from bench.aims import Result
 from bench.book import Book
-from bench.broker.life import fresh, sides
+from bench.broker.fresh_broker import fresh, sides
 from bench.plan import Plan
 from bench.population import clients, consumers, plots, tables
 
@@ -36,13 +36,13 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
     """
     processes.allow_many_open_files()
     names = [scenario.name for scenario in SCENARIOS if plan.includes(scenario)]
-    lives, rounds = (1, plan.rounds) if plan.quick else (plan.rounds, 1)
-    for life in range(lives):
+    starts, rounds = (1, plan.rounds) if plan.quick else (plan.rounds, 1)
+    for start in range(starts):
         with ExitStack() as stack, book.measuring(*names):
             servers = {side: stack.enter_context(fresh(side, book)) for side in sides(plan)}
             for part in (clients, consumers):
                 for finished in part.run(servers, plan, book, rounds):
-                    if life == lives - 1:
+                    if start == starts - 1:
                         yield finished
 
 

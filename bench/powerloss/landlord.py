@@ -62,7 +62,7 @@ class Surveyor:
         for source, name, key in district.bindings:
             look = _binding(source, name, key)
             self._add(f"binding {source} {name} {key}", look, m.QueueBind(name, source, key))
-        for source, target, alone in district.letters():
+        for source, target, alone in district.dead_letters():
             self._history.add(h.Lettered(source, target, alone))
         for name in dict.fromkeys(
             (*district.trimmed, *district.unordered, *district.at_least_once)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from bench.crash.topology import Queue, Route, direct, letters
+from bench.crash.topology import Queue, Route, dead_letters, direct
 from recado.amqp.values import FieldTable
 
 EXPIRY_MS: Final = 150
@@ -81,7 +81,7 @@ class District:
     held: tuple[tuple[str, str], ...] = ()
     """The key of a delayed exchange, and the queue to which its messages go when they are due."""
 
-    def letters(self) -> list[tuple[str, str, bool]]:
+    def dead_letters(self) -> list[tuple[str, str, bool]]:
         """Queue, the one for those that die there, and whether they also die by themselves."""
         found = [
             (queue.name, queue.letters_to, queue.expires or not LIMITS.isdisjoint(queue.arguments))
@@ -183,32 +183,32 @@ DISTRICTS: Final = (
     ),
     District(
         "scales",  # weighed at each start, most of it on disk
-        (Queue("scales", {"x-max-length-bytes": 2000, **letters("heavy")}), Queue("heavy")),
+        (Queue("scales", {"x-max-length-bytes": 2000, **dead_letters("heavy")}), Queue("heavy")),
         (Habit("scales", (direct("scales"),)),),
         (Temper("weigher", "scales", 3, 2), Temper("carrier", "heavy")),
     ),
     District(
         "picked",
-        (Queue("picked", letters("dead")), Queue("dead")),
+        (Queue("picked", dead_letters("dead")), Queue("dead")),
         (Habit("picked", (direct("picked"),)),),
         (Temper("picky", "picked", rejects=0.4), Temper("undertaker", "dead", leaves=0.05)),
     ),
     District(
         "brief",
-        (Queue("brief", {"x-message-ttl": EXPIRY_MS, **letters("expired")}), Queue("expired")),
+        (Queue("brief", {"x-message-ttl": EXPIRY_MS, **dead_letters("expired")}), Queue("expired")),
         (Habit("brief", (direct("brief"),)),),
         (Temper("hasty", "brief", 3, 2, rejects=0.2), Temper("heir", "expired")),
     ),
     District(
         "crowd",
-        (Queue("crowd", {"x-max-length": 5, **letters("outside")}), Queue("outside")),
+        (Queue("crowd", {"x-max-length": 5, **dead_letters("outside")}), Queue("outside")),
         (Habit("crowd", (direct("crowd"),)),),
         (Temper("doorman", "crowd", 3, 2), Temper("outsider", "outside")),
     ),
     District(
         "kin",
         (
-            Queue("elder", {**AT_LEAST_ONCE, **letters("heir")}),
+            Queue("elder", {**AT_LEAST_ONCE, **dead_letters("heir")}),
             Queue("heir", {"x-max-length": 3, "x-overflow": "reject-publish"}),
         ),
         (Habit("elder", (direct("elder"),)),),
@@ -292,7 +292,7 @@ DISTRICTS: Final = (
     ),
     District(
         "graves",
-        (Queue("doomed", letters("graves")), stream("graves")),
+        (Queue("doomed", dead_letters("graves")), stream("graves")),
         (Habit("doomed", (direct("doomed"),)),),
         (Temper("judge", "doomed", rejects=0.5),),
         streams=("graves",),

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from bench.aims import Result
-from bench.broker import SCENARIOS, growth, life, traffic
+from bench.broker import SCENARIOS, fresh_broker, growth, traffic
 from bench.picture import advantage, aimed_advantage
 from bench.plan import QUICK_S, Plan
 from bench.processes import family, resident_megabytes
@@ -39,8 +39,8 @@ def test_the_quick_form_shares_out_the_time_that_is_left() -> None:
 
 def test_the_version_of_the_peer_is_read_from_its_greeting() -> None:
     greeting = b"\x07productS\0\0\0\x08RabbitMQ\x07versionS\0\0\0\x063.10.8\x08platformS"
-    assert life.version_in(greeting) == "3.10.8"
-    assert life.version_in(b"") == ""
+    assert fresh_broker.version_in(greeting) == "3.10.8"
+    assert fresh_broker.version_in(b"") == ""
 
 
 def test_a_process_has_itself_in_its_family_and_memory() -> None:

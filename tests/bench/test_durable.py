@@ -10,7 +10,7 @@ import pytest
 from bench import report
 from bench.aims import Result, judge, load_aims
 from bench.book import Book
-from bench.broker import life
+from bench.broker import fresh_broker
 from bench.durable import SCENARIOS, memory, restart, traffic
 from bench.plan import QUICK_S, Plan
 from bench.scenario import Sample, Scenario, Side
@@ -102,7 +102,7 @@ def forgetful(side: Side, port: int, data: Path | None) -> AbstractContextManage
 def test_a_broker_that_forgets_is_not_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(life, "starting", forgetful)
+    monkeypatch.setattr(fresh_broker, "starting", forgetful)
     monkeypatch.setattr(restart, "QUICK_MESSAGES", 1000)
     (scenario, _) = restart.SCENARIOS
     result = restart_of(scenario, tmp_path)
