@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 
@@ -24,6 +25,7 @@ from recado.apps.chat.names import (
     check_text,
     check_user_name,
 )
+from recado.apps.chat.read_model import MessagePage, Reader
 from recado.apps.chat.server import RunningChat
 from recado.apps.chat.socket import FRAME_MAX_BYTES
 from recado.client import Properties
@@ -31,6 +33,9 @@ from recado.client import Properties
 from .browser import Browser
 
 NewRoom = Callable[[], str]
+SHORT_S = 20.0
+"""Much longer than a request takes, and shorter than the tests wait for one that hangs."""
+
 WRITTEN_COUNT = SENDS_BURST_COUNT - 2
 WRITTEN_BYTES = 23_970  # of 8,000 characters
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
@@ -310,6 +315,36 @@ def test_a_device_resumes_at_an_impossible_position(url: str, room: NewRoom, pos
             missed = await eve.expect("missed")
             assert missed["more"] == (position > 0)
             assert len(missed["messages"]) == (position < 0)
+
+    asyncio.run(attack())
+
+
+def test_searches_of_one_user_leave_a_thread_for_the_others(
+    url: str, room: NewRoom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = threading.Event()
+    has_begun = threading.Semaphore(0)
+
+    def search_long(*_: object) -> MessagePage:
+        has_begun.release()
+        assert is_over.wait(60)
+        return MessagePage([], False)
+
+    async def attack() -> None:
+        name = room()
+        async with Browser(url) as eve, Browser(url) as ana:
+            await eve.sign_in("Eve", (name,))
+            await ana.sign_in("Ana", (name,))
+            monkeypatch.setattr(Reader, "search", search_long)
+            searches = [asyncio.create_task(eve.get("api/search", text="x")) for _ in range(3)]
+            try:
+                assert await asyncio.to_thread(has_begun.acquire, timeout=60)
+                async with asyncio.timeout(SHORT_S):
+                    for _ in range(3):
+                        await ana.get("api/history", conversation=f"room:{name}")
+            finally:
+                is_over.set()
+            await asyncio.gather(*searches)
 
     asyncio.run(attack())
 
@@ -599,6 +634,8 @@ def read_after(address: URL, sent: bytes) -> bytes:
     with socket.create_connection((address.host, address.port), timeout=60) as opened:
         opened.sendall(sent)
         received = opened.recv(65_536)
+        if received:
+            opened.sendall(b"}" * 8)  # the rest of the body, which the server waits for
         assert (received == b"") == (b"POST" not in sent)
         return received
 

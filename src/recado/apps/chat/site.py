@@ -8,9 +8,11 @@ CHS2  A user reads only conversations of which the user is a member.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import msgspec
 from aiohttp import web
@@ -48,6 +50,8 @@ API_HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 
+T = TypeVar("T")
+
 
 class ChatSignIn(msgspec.Struct, frozen=True):
     name: str
@@ -76,6 +80,7 @@ class ChatSite:
         self._links = DeviceLinks()
         self._sign_ins = TokenBucket(SIGN_INS_PER_SECOND, SIGN_INS_BURST_COUNT)
         self._link_attempts = TokenBucket(LINKS_PER_SECOND, LINKS_BURST_COUNT)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._socket_count = 0
         self.application = web.Application(
             client_max_size=BODY_MAX_BYTES, middlewares=[_answer_problems]
@@ -177,14 +182,14 @@ class ChatSite:
         around = request.query.get("around")
         after = _parse_number(request, "after", None, POSITION_MAX)
         if around is not None:
-            page = await self._chat.read(reader.load_around, key, around, limit)
+            page = await self._read(user, reader.load_around, key, around, limit)
             if page is None:
                 raise RequestError(404, "the conversation has no such message", "around")
         elif after is not None:
-            page = await self._chat.read(reader.load_after, key, after, limit)
+            page = await self._read(user, reader.load_after, key, after, limit)
         else:
             before = _parse_number(request, "before", None, POSITION_MAX)
-            page = await self._chat.read(reader.load_page, key, before, limit)
+            page = await self._read(user, reader.load_page, key, before, limit)
         return _answer_page(page, user, position=position)
 
     async def _search(self, request: web.Request) -> web.Response:
@@ -204,12 +209,18 @@ class ChatSite:
             return _answer_page(MessagePage([], False), user)
         reader = self._chat.reader
         return _answer_page(
-            await self._chat.read(reader.search, query, keys, before, SEARCH_MAX_COUNT), user
+            await self._read(user, reader.search, query, keys, before, SEARCH_MAX_COUNT), user
         )
 
     async def _get_rooms(self, request: web.Request) -> web.Response:
         await self._require_user(request)
         return _answer({"rooms": self._chat.welcome.list_rooms()})
+
+    async def _read(self, user: ChatUser, function: Callable[..., T], *arguments: object) -> T:
+        """Call a method of the reader: one at a time for a user, who so cannot occupy all of its threads."""
+        turn = self._turns.setdefault(user.id, asyncio.Lock())
+        async with turn:
+            return await self._chat.read(function, *arguments)
 
     def _find_conversation(self, request: web.Request, user: ChatUser) -> str:
         key = from_wire(request.query.get("conversation", ""), user.id)
