@@ -26,6 +26,10 @@ class LossyCarrier:
         self._carrier = carrier
         self._file = file
 
+    @property
+    def is_connected(self) -> bool:
+        return self._carrier.is_connected
+
     async def join(
         self, feed: str, member_id: MemberId, role: Role, listener: PacketListener
     ) -> FeedEndpoint:

@@ -99,7 +99,7 @@ def test_the_proxy_cuts_one_program_and_not_the_others() -> None:
 class Network:
     """A carrier, its port and the listener above, which note what passes."""
 
-    layer_name, max_packet_bytes = "UDP", 1000
+    layer_name, max_packet_bytes, is_connected = "UDP", 1000, True
 
     def __init__(self) -> None:
         self.passed: list[object] = []

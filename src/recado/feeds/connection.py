@@ -90,6 +90,11 @@ class FeedConnection:
             )
         return self._transport
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection is open, and not reconnecting to its broker at the moment."""
+        return self._transport is not None and self._transport.is_connected
+
     def feed(
         self,
         name: str,

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .errors import TranslationError as TranslationError
     from .errors import UnknownContentTypeError as UnknownContentTypeError
     from .errors import UnroutableMessageError as UnroutableMessageError
+    from .feed_source import FeedSource as FeedSource
     from .harness import HandledMessage as HandledMessage
     from .harness import Harness as Harness
     from .harness import PublishedMessage as PublishedMessage
@@ -195,6 +196,7 @@ _MODULES = {
     "EnricherLike": "transformation",
     "EnvelopeUnwrapper": "transformation",
     "EnvelopeWrapper": "transformation",
+    "FeedSource": "feed_source",
     "FieldPath": "transformation",
     "Filter": "routing",
     "FlowStep": "step",

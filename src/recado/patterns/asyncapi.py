@@ -14,6 +14,7 @@ import msgspec
 from recado.client import parse_url
 
 from .destination import Destination, LogStream, PointToPoint, PublishSubscribe
+from .feed_source import FeedSource, Source
 
 ASYNCAPI_VERSION: Final = "3.0.0"
 _BINDING_VERSION: Final = "0.3.0"
@@ -30,7 +31,7 @@ class EndpointDescription(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     action: Literal["receive", "send"] = "receive"
-    destination: Destination
+    destination: Source
     key: str | None = None
     body_type: Any = Any
     reply_type: Any = None
@@ -78,7 +79,7 @@ class _AsyncApiDocument:
         self.channels: dict[str, Any] = {}
         self.operations: dict[str, Any] = {}
         self.messages: dict[str, Any] = {}
-        self._channel_ids: dict[tuple[type[Destination], str, str | None], str] = {}
+        self._channel_ids: dict[tuple[type[Source], str, str | None], str] = {}
         described = list(endpoints)
         types = [t for each in described for t in (each.body_type, each.reply_type)]
         payloads, components = msgspec.json.schema_components(
@@ -117,7 +118,7 @@ class _AsyncApiDocument:
             "messages": [self._add_message(channel, f"{operation}.reply", schema)],
         }
 
-    def _add_channel(self, destination: Destination, key: str | None) -> str:
+    def _add_channel(self, destination: Source, key: str | None) -> str:
         """Return the identifier of a channel, which is added if it is new."""
         place = (type(destination), destination.name, key)
         if place in self._channel_ids:
@@ -130,8 +131,11 @@ class _AsyncApiDocument:
         self.channels[name] = {
             "address": address,
             "messages": {},
-            "bindings": {"amqp": _describe_binding(destination)},
         }
+        if isinstance(destination, FeedSource):
+            self.channels[name]["x-feed"] = destination.name
+        else:
+            self.channels[name]["bindings"] = {"amqp": _describe_binding(destination)}
         if isinstance(destination, PublishSubscribe) and destination.type not in _EXCHANGE_TYPES:
             self.channels[name]["x-exchange-type"] = destination.type
         self._channel_ids[place] = name

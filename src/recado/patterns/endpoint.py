@@ -1,4 +1,4 @@
-"""An event-driven consumer: deliveries of a queue → a processor, supervised.
+"""An event-driven consumer: deliveries of a queue or feed → a processor, supervised.
 
 An endpoint declares its source, consumes it on a channel of its own, and starts again whenever that ends: the
 broker cancelled the consumer, the queue was deleted, the channel was closed because of an error or because an
@@ -7,6 +7,8 @@ acknowledgement came too late. The client below it reconnects by itself.
     STOPPED ── start ──→ STARTING ──→ CONSUMING ── pause ────→ PAUSED ───── resume ──────→ STARTING
                             ↑             │ └───── suspend ──→ SUSPENDED ── after a time ─→ STARTING
                             └─── error ───┘
+
+A feed has a connection and a subscription of its own; the client of feeds reconnects as well.
 
 A flow with state runs in one process at a time. In the others its endpoint is on STANDBY, between STARTING and
 CONSUMING; it has no consumer, since deliveries would wait there in vain.
@@ -32,14 +34,17 @@ from recado.client import (
     ChannelClosedByBrokerError,
     ClientError,
     ConsumerCancelledError,
+    Delivery,
     RobustChannel,
     RobustConnection,
     RobustConsumer,
 )
+from recado.feeds.errors import FeedError, JoinError, RecoveryError
 
 from .declaration import NOT_FOUND_CODE, Declarer
 from .destination import Destination, LogStream, PointToPoint, PublishSubscribe
 from .errors import CompositionError, MessagingError
+from .feed_source import FeedIntake, FeedSource, Source, open_feed
 
 log = logging.getLogger("recado.patterns")
 
@@ -77,14 +82,14 @@ class EndpointSource(msgspec.Struct, frozen=True, kw_only=True):
     programs of that subscriber, or a private one that is deleted with the connection.
     """
 
-    destination: Destination
+    destination: Source
     key: str | None = None
     subscriber: str | None = None
     offset: str | int | None = None
     exclusive: bool = False
     tap: bool = False
     more_bindings: tuple[tuple[PublishSubscribe, str], ...] = ()
-    selector: str | None = None  # evaluated by the broker
+    selector: str | None = None  # evaluated by the broker, or by the subscription to a feed
 
     @property
     def is_private(self) -> bool:
@@ -107,6 +112,20 @@ class EndpointSource(msgspec.Struct, frozen=True, kw_only=True):
         return arguments
 
 
+class Intake(Protocol):
+    """The deliveries that a processor takes: those of a consumer, or of a feed."""
+
+    def __aiter__(self) -> AsyncIterator[Delivery]: ...
+
+    async def __anext__(self) -> Delivery: ...
+
+    def batches(self) -> AsyncIterator[list[Delivery]]: ...
+
+    async def next_batch(self) -> list[Delivery]: ...
+
+    async def cancel(self) -> None: ...
+
+
 class Processor(Protocol):
     """Processes deliveries and settles each of them."""
 
@@ -126,7 +145,7 @@ class Processor(Protocol):
     def problems(self) -> Sequence[str]:
         """What is wrong although messages are processed."""
 
-    async def run(self, consumer: RobustConsumer, queue: str) -> None:
+    async def run(self, consumer: Intake, queue: str) -> None:
         """Process deliveries until the consumer ends; raises the error that ended it."""
 
 
@@ -144,11 +163,13 @@ class MessageEndpoint:
         declarer: Declarer,
         prepare: Callable[[], Awaitable[object]],
         activate: Activation | None = None,
+        url: str = "",
     ) -> None:
         """Make an endpoint, which is not started.
 
         `prepare` declares the other destinations that the processor uses; it is awaited before consuming.
-        `activate` waits until this process may consume, and calls its argument if it has to wait.
+        `activate` waits until this process may consume, and calls its argument if it has to wait. `url` is the broker
+        of feeds that name no other one.
         """
         self.tag = tag
         self.source = source
@@ -163,7 +184,11 @@ class MessageEndpoint:
         self._prepare = prepare
         self._activate = activate or _activate_at_once
         self._task: asyncio.Task[None] | None = None
-        self._consumer: RobustConsumer | None = None
+        self._url = url
+        self._recovery = (
+            source.destination.recovery if isinstance(source.destination, FeedSource) else None
+        )
+        self._consumer: RobustConsumer | FeedIntake | None = None
         self._started = asyncio.Event()
         self._detached: set[asyncio.Future[Any]] = set()  # processors whose channel has closed
         self._suspension: asyncio.Task[None] | None = None
@@ -178,7 +203,12 @@ class MessageEndpoint:
     @property
     def is_consuming(self) -> bool:
         """Whether the broker has a consumer of this endpoint, as far as the connection knows."""
-        return self.state is EndpointState.CONSUMING and self._connection.is_connected
+        if self.state is not EndpointState.CONSUMING:
+            return False
+        if isinstance(self._consumer, FeedIntake):
+            is_waiting = isinstance(self.error, RecoveryError) and not self._consumer.is_receiving
+            return self._consumer.is_connected and not is_waiting
+        return self._connection.is_connected
 
     # ── control ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -189,7 +219,7 @@ class MessageEndpoint:
             self._task = asyncio.create_task(self._supervise(), name=f"endpoint {self.tag}")
 
     async def wait_started(self) -> None:
-        """Wait until the endpoint consumes for the first time, or is on standby.
+        """Wait until the endpoint consumes for the first time, is on standby, or lacks an archive of its feed.
 
         Raises an error that retrying cannot mend.
         """
@@ -280,7 +310,14 @@ class MessageEndpoint:
                 if not self._started.is_set() and error.reply_code in REFUSED_CODES:
                     raise  # a mistake in the program, which it should see at its start
                 self.error = error
-            except (ClientError, MessagingError) as error:
+            except JoinError as error:
+                self.error = error
+                if not self._started.is_set():
+                    raise
+            except RecoveryError as error:
+                self.error = error
+                self._started.set()  # the application need not wait for an archive: `health` reports it
+            except (ClientError, MessagingError, FeedError) as error:
                 self.error = error  # the broker, or the store: another process runs the flow now
             except Exception as error:
                 log.exception("endpoint failed by an internal error (tag=%s)", self.tag)
@@ -299,21 +336,45 @@ class MessageEndpoint:
                 delay,
                 self.error,
             )
-            self._declarer.forget(self.source.destination)
+            if not isinstance(self.source.destination, FeedSource):
+                self._declarer.forget(self.source.destination)
             await asyncio.sleep(delay)
             delay = min(2 * delay, RESTART_DELAY_MAX_S)
 
     async def _consume(self) -> None:
         """Consume until the consumer ends; returns if this program cancelled it."""
         await self._prepare()
-        await self._declarer.declare(self.source.destination)
+        destination = self.source.destination
+        if isinstance(destination, FeedSource):
+            async with self._activate(self._stand_by):
+                await self._consume_feed(destination)
+        else:
+            await self._declarer.declare(destination)
+            await self._consume_queue(destination)
+
+    async def _consume_feed(self, source: FeedSource) -> None:
+        """Receive a feed until its subscription ends; the next one continues after it."""
+        opening = open_feed(source, self._url, self.source.selector, self._recovery)
+        intake: FeedIntake | None = None
+        try:
+            async with opening as intake:
+                self._consumer = intake
+                self.state = EndpointState.CONSUMING
+                self._started.set()
+                await self._process(intake, asyncio.get_running_loop().create_future())
+        finally:
+            self._consumer = None
+            if intake is not None:
+                self._recovery = intake.next_recovery(self._recovery)
+
+    async def _consume_queue(self, destination: Destination) -> None:
         async with (
             self._activate(self._stand_by),
             await self._connection.channel(confirms=False) as channel,
         ):
             self.channel = channel
-            if isinstance(self.source.destination, PublishSubscribe):
-                await self._declare_queue(channel, self.source.destination)
+            if isinstance(destination, PublishSubscribe):
+                await self._declare_queue(channel, destination)
             if self.source.exclusive and not self._started.is_set():
                 await self._check_alone(channel)
             await channel.qos(self.prefetch)
@@ -327,21 +388,21 @@ class MessageEndpoint:
             self.state = EndpointState.CONSUMING
             self._started.set()
             watching = asyncio.create_task(self._watch(self._consumer))
+            closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            channel.on_end = lambda error: None if closed.done() else closed.set_result(error)
             try:
-                await self._process(channel, self._consumer)
+                await self._process(self._consumer, closed)
             finally:
                 self._consumer = None
                 watching.cancel()
                 await asyncio.wait([watching])
 
-    async def _process(self, channel: RobustChannel, consumer: RobustConsumer) -> None:
+    async def _process(self, consumer: Intake, closed: "asyncio.Future[Any]") -> None:
         """Run the processor until the consumer ends, or until the channel has closed.
 
         Handlers that are then still running, such as those that have exceeded the broker's timeout for
         acknowledgements, go on beside the next consumer; their acknowledgements have no effect.
         """
-        closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        channel.on_end = lambda error: None if closed.done() else closed.set_result(error)
         running: asyncio.Future[Any] = asyncio.create_task(self.processor.run(consumer, self.queue))
         try:
             await asyncio.wait([running, closed], return_when=asyncio.FIRST_COMPLETED)

@@ -120,15 +120,18 @@ def parked_properties(
     attempt: int,
     now: float,
     *,
-    queue: str,
+    queue: str | None,
     handler: str,
 ) -> Properties:
-    """Return the properties of a dead letter or invalid message."""
+    """Return the properties of a dead letter or invalid message; without a queue it cannot be replayed."""
     headers = _failed_headers(properties, error, attempt, now)
     headers[REASON_HEADER] = describe(error)
     lines = "".join(traceback.format_exception(error)).encode("utf-8", "replace")
     headers[TRACEBACK_HEADER] = lines[-TRACEBACK_MAX_BYTES:].decode("utf-8", "ignore")
-    headers[QUEUE_HEADER] = queue
+    if queue is None:
+        headers.pop(QUEUE_HEADER, None)  # of an earlier failure
+    else:
+        headers[QUEUE_HEADER] = queue
     headers[HANDLER_HEADER] = handler
     headers[TIME_HEADER] = _format_time(now)
     return _for_republishing(properties, headers)

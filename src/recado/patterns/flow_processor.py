@@ -20,10 +20,11 @@ from typing import Any
 import msgspec
 
 from recado.amqp.properties import Properties
-from recado.client import ChannelClosedByBrokerError, Delivery, RobustConsumer
+from recado.client import ChannelClosedByBrokerError, Delivery
 
 from .declaration import Declarer
 from .destination import Destination, PointToPoint
+from .endpoint import Intake
 from .errors import UnroutableMessageError
 from .failure import describe, to_failure
 from .flow import FlowOutput, FlowResult, FlowRuntime
@@ -147,7 +148,7 @@ class FlowProcessor:
         finally:
             await self.flow.stop()
 
-    async def run(self, consumer: RobustConsumer, queue: str) -> None:
+    async def run(self, consumer: Intake, queue: str) -> None:
         """Process deliveries until the consumer ends."""
         try:
             while True:

@@ -10,7 +10,7 @@
 An application is settled when no message can cause another one: the broker has confirmed everything, no queue with
 an endpoint has a message, ready or unacknowledged, no handler runs, and no retry waits. That is read from the state
 of the broker, which runs in the same event loop, so it does not depend on how fast anything is. Streams keep their
-messages, so an endpoint of a stream counts only while its handler runs.
+messages, so an endpoint of a stream or feed counts only while its handler runs.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from recado.node.broker import Broker
 
 from .destination import Destination
 from .endpoint import EndpointState
+from .feed_source import FeedSource
 from .interceptor import Interceptor, Proceed
 from .message import Message
 from .messaging import Messaging
@@ -237,6 +238,8 @@ class Harness:
                 return f"endpoint '{endpoint.tag}' is {endpoint.state.value}"
             if endpoint.processor.running_count:
                 return f"handlers of endpoint '{endpoint.tag}' are running"
+            if isinstance(endpoint.source.destination, FeedSource):
+                continue
             queue = queues.get(endpoint.queue)
             if queue is None:
                 return f"queue '{endpoint.queue}' does not exist"

@@ -45,6 +45,7 @@ from .encoder import MessageEncoder
 from .endpoint import EndpointState, MessageEndpoint, describe_endpoint
 from .endpoint_registry import EndpointRegistry
 from .errors import CompositionError, UnroutableMessageError
+from .feed_source import SourceLike
 from .flow import FlowComposition
 from .handler import inspect_handler
 from .interceptor import Interceptor, intercept_send
@@ -64,6 +65,7 @@ from .subscription_options import (
     check_transaction,
     require_known,
     require_queue,
+    to_source,
     to_subscription_options,
 )
 from .topology import BrokerTopology
@@ -171,7 +173,8 @@ class Messaging:
     async def start(self) -> None:
         """Connect, declare destinations, and start all endpoints; returns when each consumes.
 
-        Raises the errors of `recado.connect`, and `CompositionError` if an endpoint cannot work.
+        Raises the errors of `recado.connect`, `CompositionError` if an endpoint cannot work, and
+        `recado.feeds.JoinError` if one cannot join its feed.
         """
         if self._runtime is not None or self._changing.locked():
             raise RuntimeError("the application is started already, or it is stopping")
@@ -323,13 +326,11 @@ class Messaging:
 
     # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def subscribe(
-        self, source: DestinationLike, **options: Unpack[HandlerOptions]
-    ) -> Callable[[F], F]:
+    def subscribe(self, source: SourceLike, **options: Unpack[HandlerOptions]) -> Callable[[F], F]:
         """Return a decorator that makes a function an event-driven consumer.
 
         Args:
-            source: a queue, exchange or stream; see `recado.patterns.destination`.
+            source: a queue, exchange or stream, see `recado.patterns.destination`, or a `FeedSource`.
             options: see `HandlerOptions`.
         """
 
@@ -358,7 +359,7 @@ class Messaging:
 
     def flow(
         self,
-        source: DestinationLike,
+        source: SourceLike,
         *steps: AnyFlowStep,
         to: DestinationLike | None = None,
         body_type: Any = Any,
@@ -367,7 +368,7 @@ class Messaging:
         """Lead the messages of a source through steps (pipes and filters).
 
         Args:
-            source: a queue, exchange or stream; see `recado.patterns.destination`.
+            source: a queue, exchange or stream, see `recado.patterns.destination`, or a `FeedSource`.
             steps: see `recado.patterns.step`. If one has state, the flow runs in one process at a time, and other
                 processes take over when that ends.
             to: where messages go that reach the end; None drops them.
@@ -380,7 +381,7 @@ class Messaging:
         checked = self._to_options(
             source,
             options,
-            tag=f"{to_destination(source).name}.flow",
+            tag=f"{to_source(source).name}.flow",
             prefetch=FLOW_PREFETCH_COUNT,
         )
         definition = FlowDefinition(
@@ -436,12 +437,12 @@ class Messaging:
             self._needs_store = True
 
     def _to_options(
-        self, source: DestinationLike, options: HandlerOptions | SourceOptions, **defaults: object
+        self, source: SourceLike, options: HandlerOptions | SourceOptions, **defaults: object
     ) -> SubscriptionOptions:
         """Return the options of an endpoint, checked, with defaults for those that are missing or None."""
         given = {name: value for name, value in options.items() if value is not None}
         queues = {"dead_letter": self.dead_letter, "invalid": self.invalid}
-        return to_subscription_options(to_destination(source), {**queues, **defaults, **given})
+        return to_subscription_options(to_source(source), {**queues, **defaults, **given})
 
     def listen(
         self,

@@ -21,9 +21,10 @@ from typing import Any, Final
 import msgspec
 
 from recado.amqp.properties import Properties
-from recado.client import Delivery, RobustConsumer
+from recado.client import Delivery
 
 from .encoder import MessageEncoder
+from .endpoint import Intake
 from .errors import HandlerTimeoutError, StateError, TranslationError
 from .failure import to_failure
 from .handler import Handler
@@ -89,7 +90,7 @@ class HandlerProcessor:
         """Change how many messages are processed at the same time, from the next `run` on."""
         self.options = msgspec.structs.replace(self.options, concurrency=concurrency)
 
-    async def run(self, consumer: RobustConsumer, queue: str) -> None:
+    async def run(self, consumer: Intake, queue: str) -> None:
         """Process deliveries, `concurrency` at a time, until the consumer ends."""
         if self.lines is None:
             await self._run_workers(partial(self._work, consumer, queue))
@@ -108,7 +109,7 @@ class HandlerProcessor:
                 if isinstance(result, BaseException):
                     raise result
 
-    async def _work(self, consumer: RobustConsumer, queue: str) -> None:
+    async def _work(self, consumer: Intake, queue: str) -> None:
         async for delivery in consumer:
             if self._pacer is not None:
                 await self._pacer.wait()

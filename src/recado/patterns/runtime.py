@@ -196,6 +196,14 @@ class Runtime:
         processor = TapProcessor(tag, handler, self.encoder.translators)
         return self._endpoint(tag, source, processor, 0, _no_preparation)
 
+    @property
+    def _feed_url(self) -> str:
+        """The URL of the broker for connections of feeds, with the heartbeat of the other connections."""
+        if "heartbeat=" in self.url:
+            return self.url
+        separator = "&" if "?" in self.url else "?"
+        return f"{self.url}{separator}heartbeat={self.publishing.parameters.heartbeat}"
+
     def _endpoint(
         self,
         tag: str,
@@ -214,6 +222,7 @@ class Runtime:
             declarer=self.declarer,
             prepare=prepare,
             activate=activate,
+            url=self._feed_url,
         )
 
     async def close(self, timeout: float) -> None:  # noqa: ASYNC109  of each channel

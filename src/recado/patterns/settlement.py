@@ -63,6 +63,7 @@ class ProcessorOptions(msgspec.Struct, frozen=True, kw_only=True):
     interceptors: Sequence[Interceptor] = ()
     rate: float | None = None
     breaker: CircuitBreaker | None = None
+    has_queue: bool = True  # to which the replay of a parked message returns it
 
 
 class DeliverySettlement:
@@ -163,7 +164,12 @@ class DeliverySettlement:
             describe(error),
         )
         parked = parked_properties(
-            properties, error, attempt, time.time(), queue=queue, handler=options.tag
+            properties,
+            error,
+            attempt,
+            time.time(),
+            queue=queue if options.has_queue else None,
+            handler=options.tag,
         )
         message_id = properties.message_id or uuid4().hex
         encoded = encode_properties(msgspec.structs.replace(parked, message_id=message_id))

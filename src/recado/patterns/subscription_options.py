@@ -6,7 +6,6 @@ from typing import Any, TypedDict, get_type_hints
 import msgspec
 
 from .destination import (
-    Destination,
     DestinationLike,
     LogStream,
     PointToPoint,
@@ -15,6 +14,7 @@ from .destination import (
 )
 from .endpoint import EndpointSource
 from .errors import CompositionError
+from .feed_source import FeedSource, Source, SourceLike
 from .handler import Handler
 from .inbox import MESSAGE_ID_FIELD
 from .interceptor import Interceptor
@@ -36,10 +36,10 @@ class SourceOptions(TypedDict, total=False):
         programs with the same subscriber share them. Without it the subscription is private and ends with the
         connection.
     selector: a filter expression. On a stream recado applies it, for other brokers the client; there, and on a private
-        subscription, messages that do not match are dropped. On a queue the endpoint must be the only consumer, and
-        messages that do not match go to `dead_letter`.
+        subscription, messages that do not match are dropped. A subscription to a feed applies it itself. On a queue
+        the endpoint must be the only consumer, and messages that do not match go to `dead_letter`.
     offset: where a stream begins: `first`, `last`, `next` or an offset.
-    retry: attempts after a failure, or their number; default none.
+    retry: attempts after a failure, or their number; default none. Not for streams and feeds.
     dead_letter: where messages go whose last attempt failed.
     invalid: where messages go that cannot be translated.
     prefetch: unacknowledged deliveries of the consumer. Default 100, or twice `concurrency` if that is more. With
@@ -81,7 +81,7 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`HandlerOptions` with their source, complete; raises `CompositionError` for a combination that cannot work."""
 
     tag: str
-    target: Destination
+    target: Source
     retry: Retry
     dead_letter: PointToPoint
     invalid: PointToPoint
@@ -110,6 +110,8 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
                         f"the queue of subscriber '{self.subscriber}' is shared by its programs, so a selector would"
                         " take messages from the others; use flow() with a ContentRouter or Filter instead"
                     )
+            case FeedSource():
+                self._check_feed(self.target)
         if isinstance(self.target, LogStream):
             if self.retry.attempts > 1:
                 raise self._error(
@@ -118,12 +120,30 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
                 )
         elif self.offset is not None:
             raise self._error("offset belongs to a LogStream")
-        if self.selector is not None:
+        if self.selector is not None and not isinstance(self.target, FeedSource):
             MessageSelector(self.selector)
         if self.retry.ordered_by is not None:
             to_reader(self.retry.ordered_by)
         if self.inbox_field is not None:
             to_reader(self.inbox_field)
+
+    def _check_feed(self, feed: FeedSource) -> None:
+        if self.key is not None or self.subscriber is not None:
+            raise self._error(
+                "key and subscriber belong to an exchange; a FeedSource names its subscriber"
+            )
+        if self.retry.attempts > 1:
+            raise self._error(
+                "a message of a feed cannot be attempted again later, because its position would pass it; forward the"
+                " feed to a queue with flow(), and retry there"
+            )
+        if self.breaker is not None and feed.recovery in (None, "optimistic"):
+            raise self._error(
+                f"while a breaker suspends it, messages of feed '{feed.name}' would be lost; give the FeedSource a"
+                " recovery, or leave the breaker out"
+            )
+        if self.selector is not None:
+            feed.check_selector(self.selector)
 
     def _check_numbers(self) -> None:
         if self.concurrency < 1:
@@ -191,15 +211,18 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
             breaker=self.breaker,
             selected=MessageSelector(self.selector or "") if is_selected_here else None,
             unselected=self.dead_letter if self._is_exclusive else None,
+            has_queue=not isinstance(self.target, FeedSource),
             interceptors=interceptors,
         )
 
     def _broker_selects(self, selects_at_broker: bool) -> bool:
-        """Whether the broker applies the selector: recado does so, on streams only."""
+        """Whether the source applies the selector: a feed does, and recado on streams."""
+        if isinstance(self.target, FeedSource):
+            return True
         return selects_at_broker and isinstance(self.target, LogStream)
 
 
-def to_subscription_options(target: Destination, options: Mapping[str, Any]) -> SubscriptionOptions:
+def to_subscription_options(target: Source, options: Mapping[str, Any]) -> SubscriptionOptions:
     """Return `HandlerOptions` as checked options; they have a tag and the queues of failed messages."""
     retry = options.get("retry", NO_RETRY)
     return SubscriptionOptions(
@@ -211,6 +234,11 @@ def to_subscription_options(target: Destination, options: Mapping[str, Any]) -> 
             "invalid": require_queue(options["invalid"], "invalid"),
         }
     )
+
+
+def to_source(source: SourceLike) -> Source:
+    """Return a source; a string is the name of a point-to-point queue."""
+    return source if isinstance(source, FeedSource) else to_destination(source)
 
 
 def check_transaction(handler: Handler, options: SubscriptionOptions) -> None:

@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from recado.client import Delivery, RobustConsumer
+from recado.client import Delivery
 
+from .endpoint import Intake
 from .errors import TranslationError
 from .handler import Handler
 from .reception import to_message
@@ -37,7 +38,7 @@ class TapProcessor:
         self._buffer: deque[Delivery] = deque(maxlen=BUFFERED_MAX_COUNT)
         self._filled = asyncio.Event()
 
-    async def run(self, consumer: RobustConsumer, queue: str) -> None:
+    async def run(self, consumer: Intake, queue: str) -> None:
         """Observe until the consumer ends."""
         observing = asyncio.create_task(self._observe(queue))
         try:

@@ -81,6 +81,10 @@ class AmqpFeedTransport:
         self._connection = connection
         self._endpoints: set[AmqpEndpoint] = set()
 
+    @property
+    def is_connected(self) -> bool:
+        return self._connection.is_connected
+
     @classmethod
     async def open(
         cls, url: str, reconnect_timeout: float | None, *, wait_for_broker: bool

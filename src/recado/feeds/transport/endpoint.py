@@ -64,6 +64,10 @@ class FeedTransport(Protocol):
     def max_packet_bytes(self) -> int:
         """Largest packet that needs no fragments."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether packets reach the broker at the moment; True without a broker."""
+
     async def join(
         self, feed: str, member_id: MemberId, role: Role, listener: PacketListener
     ) -> FeedEndpoint: ...

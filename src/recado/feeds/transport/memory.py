@@ -52,6 +52,7 @@ class MemoryHub:
 class MemoryFeedTransport:
     layer_name = "AMQP"  # members get the stack of layers that they have over AMQP
     max_packet_bytes = MAX_PACKET_BYTES
+    is_connected = True
 
     def __init__(self, hub: MemoryHub | None = None) -> None:
         self._hub = hub or MemoryHub()

@@ -117,6 +117,7 @@ class UdpFeedTransport:
 
     layer_name = "UDP"
     max_packet_bytes = MAX_DATAGRAM_BYTES - MAX_DATAGRAM_HEADER_BYTES
+    is_connected = True
 
     def __init__(self, group: MulticastGroup) -> None:
         self._group = group
