@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark import TaskContext
 
 from bench.feeds_siege.diary import Diary
-from recado.pipeline.feed.source import FeedSource
+from recado.pipeline.feed.source import FeedDataSource
 from recado.pipeline.feed.writer import FeedStreamWriter, StagedFile
 from recado.pipeline.queue.consumer import SpoolingConsumer
 from recado.pipeline.queue.source import QueueSource, QueueStreamReader
@@ -129,7 +129,7 @@ class DoomedWriter(QueueStreamWriter):
         return done
 
 
-class DoomedFeed(FeedSource):
+class DoomedFeed(FeedDataSource):
     """The same for `format("recado")`, of which only the sink dies."""
 
     def streamWriter(  # noqa: N802 (Spark's name)

@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.values import Int8, LongString, ScaledDecimal, Timestamp, encode_table
-from recado.pipeline.feed.source import FeedSource
+from recado.pipeline.feed.source import FeedDataSource
 from recado.pipeline.options import OptionError
 from recado.pipeline.queue.source import QueueSource
 from recado.pipeline.row_schema import (
@@ -122,7 +122,7 @@ def test_nothing_is_overwritten() -> None:
     exchange = QueueSource(
         {"url": "amqp://x", "exchange": "", "routingKey": "q", "idColumns": "none"}
     )
-    feed = FeedSource({"url": "amqp://x", "feed": "f", "idColumns": "none", "staging": "s"})
+    feed = FeedDataSource({"url": "amqp://x", "feed": "f", "idColumns": "none", "staging": "s"})
     for source in (exchange, feed):
         for writer in (source.writer, source.streamWriter):
             with pytest.raises(OptionError, match="cannot be overwritten: use mode append"):
@@ -132,7 +132,7 @@ def test_nothing_is_overwritten() -> None:
 
 @pytest.mark.parametrize("option", ["endingOffsets", "endingTimestamp"])
 def test_a_stream_has_no_end(tmp_path: Path, option: str) -> None:
-    feed = FeedSource({"path": str(tmp_path), option: "17"})
+    feed = FeedDataSource({"path": str(tmp_path), option: "17"})
     with pytest.raises(OptionError, match="are for tables"):
         feed.streamReader(BYTES)
     feed.reader(BYTES)

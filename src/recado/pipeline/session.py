@@ -156,10 +156,10 @@ def _worker_environment(spark: object) -> dict[str, str]:
 
 def register(spark: SparkSession) -> None:
     """Register the formats `recado` and `amqp` and the SQL functions of recado in a session."""
-    from .feed.source import FeedSource
+    from .feed.source import FeedDataSource
     from .functions import recado_headers, recado_properties
     from .queue.source import QueueSource
 
-    register_sources(spark, FeedSource, QueueSource)
+    register_sources(spark, FeedDataSource, QueueSource)
     spark.udf.register("recado_headers", recado_headers)
     spark.udf.register("recado_properties", recado_properties)

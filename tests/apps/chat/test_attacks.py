@@ -596,7 +596,7 @@ def read_to_end(stubborn: socket.socket) -> int:
 
 @pytest.mark.usefixtures("witness")
 def test_half_a_request_is_not_waited_for_long(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LI1: a browser that has sent its request keeps its connection."""
+    """CHL1: a browser that has sent its request keeps its connection."""
     monkeypatch.setattr(listener, "REQUEST_TIMEOUT_S", 0.2)
     monkeypatch.setattr(site, "BODY_TIMEOUT_S", 0.2)
 

@@ -1,6 +1,6 @@
 """The port of the chat: it accepts connections, and closes those on which no request arrives.
 
-LI1  A connection without a first request is closed after `REQUEST_TIMEOUT_S`. The keep-alive timeout of aiohttp limits
+CHL1  A connection without a first request is closed after `REQUEST_TIMEOUT_S`. The keep-alive timeout of aiohttp limits
      the wait for a further one.
 """
 
@@ -50,7 +50,7 @@ async def listen(application: web.Application, host: str, port: int) -> AsyncIte
 
 
 class RequestDeadlines:
-    """Closes connections whose first request does not arrive in time (LI1)."""
+    """Closes connections whose first request does not arrive in time (CHL1)."""
 
     def __init__(self) -> None:
         self.server: web.Server

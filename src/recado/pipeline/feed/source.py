@@ -28,7 +28,7 @@ _CATALOG_HINT: Final = (
 )
 
 
-class FeedSource(DataSource):
+class FeedDataSource(DataSource):
     """A feed as a table, a stream and a sink."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
