@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 TIMEOUT_MS = 30_000
+POLL_MS = 20
 
 LOST_CONNECTION = r"WebSocket connection to .* failed|ERR_(INTERNET_DISCONNECTED|CONNECTION|EMPTY)"
 """What Chromium itself logs when a test takes the network away."""
@@ -77,7 +79,11 @@ class Person:
         return [each.removesuffix("edited").strip() for each in found]
 
     def wait_until(self, expression: str, argument: Any = None) -> None:
-        self.page.wait_for_function(expression, arg=argument)
+        """Evaluate an expression until it is true; the policy of the page forbids `wait_for_function`."""
+        deadline = time.monotonic() + TIMEOUT_MS / 1000
+        while not self.page.evaluate(expression, argument):
+            assert time.monotonic() < deadline, f"never true: {expression}"
+            self.page.wait_for_timeout(POLL_MS)
 
     def second_device(self, open_page: OpenPage) -> Person:
         """Open the address for another device in a new profile."""
